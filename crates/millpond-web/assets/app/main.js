@@ -26,21 +26,42 @@ import { TimelinePage } from './pages/timeline.js';
 /** The page of a route: its title and what it draws. @param {import('./core/router.js').Route} here */
 function pageOf({ page, parts }) {
   switch (page) {
-    case 'overview': return ['Overview', html`<${OverviewPage} />`];
-    case 'pools': return parts.length >= 3
-      ? [parts[2], html`<${PoolPage} key=${parts.join('/')} id=${parts} />`]
-      : ['Pools', html`<${PoolsPage} />`];
-    case 'nodes': return parts.length ? [parts[0], html`<${NodePage} key=${parts[0]} name=${parts[0]} />`] : ['Nodes', html`<${NodesPage} />`];
-    case 'pending': return ['Pending', html`<${PendingPage} open=${parts[0] ?? ''} />`];
-    case 'plan': return ['What if', html`<${PlanPage} />`];
-    case 'timeline': return ['Timeline', html`<${TimelinePage} />`];
-    case 'decisions': return parts.length ? [parts[0], html`<${DecisionPage} key=${parts[0]} id=${parts[0]} />`] : ['Timeline', html`<${TimelinePage} />`];
-    case 'hosts': return ['Hosts', html`<${HostsPage} />`];
-    case 'gpus': return ['GPUs', html`<${GpusPage} />`];
-    case 'ci': return ['CI', html`<${CiPage} tab=${parts[0] ?? 'requests'} />`];
-    case 'catalog': return ['Catalogue', html`<${CatalogPage} />`];
-    case 'health': return ['Health', html`<${HealthPage} />`];
-    default: return ['Not found', html`<${Empty} title="There is no such page" kind="warning">The address names no page: choose one on the left, or press Ctrl-K.<//>`];
+    case 'overview':
+      return ['Overview', html`<${OverviewPage} />`];
+    case 'pools':
+      return parts.length >= 3
+        ? [parts[2], html`<${PoolPage} key=${parts.join('/')} id=${parts} />`]
+        : ['Pools', html`<${PoolsPage} />`];
+    case 'nodes':
+      return parts.length
+        ? [parts[0], html`<${NodePage} key=${parts[0]} name=${parts[0]} />`]
+        : ['Nodes', html`<${NodesPage} />`];
+    case 'pending':
+      return ['Pending', html`<${PendingPage} open=${parts[0] ?? ''} />`];
+    case 'plan':
+      return ['What if', html`<${PlanPage} />`];
+    case 'timeline':
+      return ['Timeline', html`<${TimelinePage} />`];
+    case 'decisions':
+      return parts.length
+        ? [parts[0], html`<${DecisionPage} key=${parts[0]} id=${parts[0]} />`]
+        : ['Timeline', html`<${TimelinePage} />`];
+    case 'hosts':
+      return ['Hosts', html`<${HostsPage} />`];
+    case 'gpus':
+      return ['GPUs', html`<${GpusPage} />`];
+    case 'ci':
+      return ['CI', html`<${CiPage} tab=${parts[0] ?? 'requests'} />`];
+    case 'catalog':
+      return ['Catalogue', html`<${CatalogPage} />`];
+    case 'health':
+      return ['Health', html`<${HealthPage} />`];
+    default:
+      return [
+        'Not found',
+        html`<${Empty} title="There is no such page"
+          kind="warning">The address names no page: choose one on the left, or press Ctrl-K.<//>`,
+      ];
   }
 }
 
@@ -55,29 +76,42 @@ function Inside() {
   useEffect(() => {
     document.title = `${title} · Millpond`;
   }, [title]);
-  const waiting = pending.data ? pending.data.groups?.length ?? pending.data.groups : null;
+  const waiting = pending.data ? (pending.data.groups?.length ?? pending.data.groups) : null;
   const isBarred = me.value?.can.view === false && route.value.page !== 'health';
-  return html`<${Frame} waiting=${waiting}>${isBarred ? html`<${Denied} message=${whyNot('view')} />` : html`<${Boundary} key=${keyOf(route.value)}>${page}<//>`}<//>`;
+  return html`<${Frame} waiting=${waiting}>${isBarred ? html`<${Denied} message=${whyNot('view')} />`
+    : html`<${Boundary} key=${keyOf(route.value)}>${page}<//>`}<//>`;
 }
 
 function App() {
   const [problem, setProblem] = useState(/** @type {any} */ (null));
   const [isStarted, setStarted] = useState(false);
   useEffect(() => {
-    const begin = () => start().catch(setProblem).finally(() => setStarted(true));
+    const begin = () =>
+      start()
+        .catch(setProblem)
+        .finally(() => setStarted(true));
     begin();
     // An address with a code that is opened in a tab which has the page already.
-    const again = () => { if (hasCode()) begin(); };
+    const again = () => {
+      if (hasCode()) begin();
+    };
     addEventListener('hashchange', again);
     return () => removeEventListener('hashchange', again);
   }, []);
   // A server that was away at the start is asked until it answers.
   useEffect(() => {
     if (!problem || me.value) return undefined;
-    const timer = setTimeout(() => get('/me').then((answer) => {
-      me.value = answer;
-      setProblem(null);
-    }, (again) => setProblem(again)), 2000);
+    const timer = setTimeout(
+      () =>
+        get('/me').then(
+          (answer) => {
+            me.value = answer;
+            setProblem(null);
+          },
+          (again) => setProblem(again),
+        ),
+      2000,
+    );
     return () => clearTimeout(timer);
   }, [problem]);
   if (!isStarted) return html`<p class="boot" role="status">Millpond is loading.</p>`;

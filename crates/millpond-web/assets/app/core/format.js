@@ -35,7 +35,9 @@ export function money(nanos, how = {}) {
  * @param {{unpriced?: number, sign?: boolean}} [how]
  */
 export function monthly(nanos, how = {}) {
-  return known(nanos) ? money(Number(nanos) * HOURS_PER_MONTH, { ...how, digits: Math.abs(Number(nanos)) > 1.4e9 ? 0 : 2 }) : UNKNOWN;
+  return known(nanos)
+    ? money(Number(nanos) * HOURS_PER_MONTH, { ...how, digits: Math.abs(Number(nanos)) > 1.4e9 ? 0 : 2 })
+    : UNKNOWN;
 }
 
 /** @param {number|null|undefined} permille thousandths */

@@ -9,6 +9,19 @@ import htm from '../../vendor/htm/htm.js';
 const html = htm.bind(h);
 
 export {
-  Component, Fragment, batch, computed, effect, h, html, render, signal, untracked,
-  useEffect, useLayoutEffect, useMemo, useRef, useState,
+  Component,
+  Fragment,
+  batch,
+  computed,
+  effect,
+  h,
+  html,
+  render,
+  signal,
+  untracked,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
 };

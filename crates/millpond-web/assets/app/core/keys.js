@@ -5,8 +5,17 @@ import { go } from './router.js';
 
 /** Second keys after `g`. */
 export const PAGE_KEYS = {
-  o: 'overview', p: 'pools', n: 'nodes', w: 'pending', f: 'plan', t: 'timeline',
-  h: 'hosts', u: 'gpus', c: 'ci', k: 'catalog', s: 'health',
+  o: 'overview',
+  p: 'pools',
+  n: 'nodes',
+  w: 'pending',
+  f: 'plan',
+  t: 'timeline',
+  h: 'hosts',
+  u: 'gpus',
+  c: 'ci',
+  k: 'catalog',
+  s: 'health',
 };
 
 /** @type {Array<() => Record<string, () => void>>} */
@@ -15,8 +24,12 @@ let isAfterG = false;
 
 /** @param {EventTarget|null} target */
 function isTyping(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
-    && !(target instanceof HTMLInputElement && target.type === 'checkbox'));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable ||
+      (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) &&
+        !(target instanceof HTMLInputElement && target.type === 'checkbox')))
+  );
 }
 
 /**
@@ -66,7 +79,9 @@ document.addEventListener('keydown', (event) => {
   }
   if (event.key === 'g') {
     isAfterG = true;
-    setTimeout(() => { isAfterG = false; }, 1200);
+    setTimeout(() => {
+      isAfterG = false;
+    }, 1200);
     return;
   }
   const command = commandOf(event.key);

@@ -30,8 +30,14 @@ export function fromColumns(answer) {
   });
   const byName = new Map(rows.map((/** @type {NodeRow} */ row) => [row.name, row]));
   return {
-    revision: answer.revision, now: answer.now, strings: answer.strings, byName, rows,
-    total: answer.total, planned: answer.planned ?? [], structure: 0,
+    revision: answer.revision,
+    now: answer.now,
+    strings: answer.strings,
+    byName,
+    rows,
+    total: answer.total,
+    planned: answer.planned ?? [],
+    structure: 0,
   };
 }
 
@@ -62,12 +68,18 @@ export function apply(nodes, event) {
     const before = byName.get(name);
     if (!before) return undefined;
     const change = resolved(changes, strings);
-    isRegrouped ||= ['pool', 'type', 'zone', 'capacityType', 'cpuTotal'].some((key) => key in change && change[key] !== before[key]);
+    isRegrouped ||= ['pool', 'type', 'zone', 'capacityType', 'cpuTotal'].some(
+      (key) => key in change && change[key] !== before[key],
+    );
     byName.set(name, { ...before, ...change });
   }
   return {
-    ...nodes, strings, byName, rows: [...byName.values()],
-    total: event.total ?? nodes.total, planned: event.planned ?? nodes.planned,
+    ...nodes,
+    strings,
+    byName,
+    rows: [...byName.values()],
+    total: event.total ?? nodes.total,
+    planned: event.planned ?? nodes.planned,
     structure: nodes.structure + (isRegrouped ? 1 : 0),
   };
 }

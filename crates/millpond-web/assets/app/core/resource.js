@@ -94,15 +94,20 @@ function createStore(path, topics, convert) {
   }
 
   function later() {
-    timer ??= setTimeout(() => {
-      timer = null;
-      read();
-    }, Math.max(0, AT_MOST_EVERY - (Date.now() - readAt)));
+    timer ??= setTimeout(
+      () => {
+        timer = null;
+        read();
+      },
+      Math.max(0, AT_MOST_EVERY - (Date.now() - readAt)),
+    );
   }
 
   function open() {
     read();
-    const ends = ['resync', ...Object.keys(topics)].map((topic) => listen(topic, (event, id) => take(topic, event, id)));
+    const ends = ['resync', ...Object.keys(topics)].map((topic) =>
+      listen(topic, (event, id) => take(topic, event, id)),
+    );
     return () => {
       ends.forEach((end) => end());
       if (timer) clearTimeout(timer);

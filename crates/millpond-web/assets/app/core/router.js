@@ -81,7 +81,8 @@ export function query(key) {
 
 // Links inside the page change the route; everything else (downloads, other buttons of the mouse) is the browser's.
 document.addEventListener('click', (event) => {
-  if (event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  if (event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)
+    return;
   const anchor = event.target instanceof Element ? event.target.closest('a[href]') : null;
   if (!(anchor instanceof HTMLAnchorElement) || anchor.target || anchor.hasAttribute('download')) return;
   if (anchor.origin !== location.origin || anchor.hash) return;

@@ -114,7 +114,11 @@ async function connectOnce() {
   lastHeard.value = Date.now();
   try {
     const resumes = lastId !== '';
-    const answer = await fetch(address(`/stream?topics=${TOPICS}`), { headers: asked, signal: controller.signal, cache: 'no-store' });
+    const answer = await fetch(address(`/stream?topics=${TOPICS}`), {
+      headers: asked,
+      signal: controller.signal,
+      cache: 'no-store',
+    });
     if (!answer.ok || !answer.body) throw Object.assign(new Error(`HTTP ${answer.status}`), { code: answer.status });
     attempts = 0;
     enter('live');
@@ -148,7 +152,8 @@ export async function run() {
       await connectOnce();
     } catch (problem) {
       code = problem.code ?? 0;
-      why = code === 403 ? 'not allowed' : code ? `the server answers ${problem.message}` : 'no connection to the server';
+      why =
+        code === 403 ? 'not allowed' : code ? `the server answers ${problem.message}` : 'no connection to the server';
     }
     if (!bearer.value) break;
     if (code === 401) {

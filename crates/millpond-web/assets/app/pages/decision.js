@@ -12,8 +12,11 @@ import { Loaded, Note } from '../parts/notices.js';
 
 /** @param {{id: string}} props */
 export function DecisionPage({ id }) {
-  const decision = useResource(`/decisions/${encodeURIComponent(id)}`, { decision: (data, event) => (event.id === id ? undefined : data) });
-  return html`<p class="crumbs"><a href="/timeline">Timeline</a></p><${Loaded} of=${decision} title=${id}>${(/** @type {any} */ data) => html`<${Decision} decision=${data} />`}<//>`;
+  const decision = useResource(`/decisions/${encodeURIComponent(id)}`, {
+    decision: (data, event) => (event.id === id ? undefined : data),
+  });
+  return html`<p class="crumbs"><a href="/timeline">Timeline</a></p>
+    <${Loaded} of=${decision} title=${id}>${(/** @type {any} */ data) => html`<${Decision} decision=${data} />`}<//>`;
 }
 
 /** @param {{decision: any}} props */
@@ -27,42 +30,84 @@ function Decision({ decision }) {
       setProblem(refused.message);
     }
   };
-  const above = known(decision.boundNanos) && known(decision.costAfterNanos) && decision.boundNanos > 0 ? decision.costAfterNanos / decision.boundNanos - 1 : null;
+  const above =
+    known(decision.boundNanos) && known(decision.costAfterNanos) && decision.boundNanos > 0
+      ? decision.costAfterNanos / decision.boundNanos - 1
+      : null;
   return html`<header class="title"><h1>${decision.sentence}</h1></header>
-    <p class="line"><${Kind} kind=${decision.kind} />${outcome(decision) && html`<span class="badge bad">${outcome(decision)}</span>`}<span class="dim">${decision.id}</span><span class="grow"></span>
-      <button disabled=${!decision.hasSnapshot} title=${decision.hasSnapshot ? 'the same plan again: millpond plan -f FILE' : 'snapshots of the last 64 decisions are kept, and of those that failed'} onClick=${download}>Download the snapshot</button>
-      <${CopyButton} text=${decision.command ?? `millpond history ${quoted(decision.id)}`} label="Copy as command" /></p>
+    <p class="line"><${Kind} kind=${decision.kind} />${outcome(decision) && html`<span
+      class="badge bad">${outcome(decision)}</span>`}<span class="dim">${decision.id}</span>
+      <span class="grow"></span>
+      <button disabled=${!decision.hasSnapshot}
+        title=${decision.hasSnapshot ? 'the same plan again: millpond plan -f FILE' : 'snapshots of the last 64 decisions are kept, and of those that failed'} onClick=${download}>Download the snapshot</button>
+      <${CopyButton} text=${decision.command ?? `millpond history ${quoted(decision.id)}`}
+        label="Copy as command" /></p>
     ${problem && html`<${Note} kind="error">${problem}<//>`}
     <${Facts} items=${[
-      ['Time', moment(decision.at)], ['By', decision.by ?? '?'], ['Revision', html`<code>${decision.revision ?? '?'}</code>`],
-      ['Cost before', `${money(decision.costBeforeNanos)}/h`], ['Cost after', `${money(decision.costAfterNanos)}/h`], ['Difference', html`<${Delta} nanos=${decision.deltaPerHourNanos} />`],
-      ['Cheapest possible', known(decision.boundNanos) ? `${money(decision.boundNanos)}/h` : 'not proved'], above !== null && ['Above it', `${(above * 100).toFixed(2)} %`],
+      ['Time', moment(decision.at)],
+      ['By', decision.by ?? '?'],
+      ['Revision', html`<code>${decision.revision ?? '?'}</code>`],
+      ['Cost before', `${money(decision.costBeforeNanos)}/h`],
+      ['Cost after', `${money(decision.costAfterNanos)}/h`],
+      ['Difference', html`<${Delta} nanos=${decision.deltaPerHourNanos} />`],
+      ['Cheapest possible', known(decision.boundNanos) ? `${money(decision.boundNanos)}/h` : 'not proved'],
+      above !== null && ['Above it', `${(above * 100).toFixed(2)} %`],
     ]} />
-    <section class="card"><h2>Actions <span class="dim">${count(decision.actions.length + (decision.moreActions ?? 0))}</span></h2>
-      ${decision.actions.length ? html`<ol class="actions">${decision.actions.map((/** @type {any} */ action, /** @type {number} */ at) => html`<${Action} key=${at} action=${action} />`)}</ol>` : html`<p class="hint">Nothing was done.</p>`}</section>
-    ${decision.unplaced?.length ? html`<section class="card"><h2>Left without a place</h2><ul class="plain-list">${decision.unplaced.map((/** @type {any} */ row, /** @type {number} */ at) => html`<li key=${at}><b>${plural(row.pods, 'pod')}</b> ${row.sentence}</li>`)}</ul></section>` : ''}
-    ${decision.podsOf?.length ? html`<section class="card"><h2>Pods</h2><p class="names">${decision.podsOf.map((/** @type {string} */ pod) => html`<a key=${pod} href=${link('timeline', [], { object: `pod/${pod}` })}>${pod}</a>`)}${decision.morePods ? html`<span class="dim">and ${count(decision.morePods)} more</span>` : ''}</p></section>` : ''}`;
+    <section class="card"><h2>Actions <span
+      class="dim">${count(decision.actions.length + (decision.moreActions ?? 0))}</span></h2>
+      ${decision.actions.length ? html`<ol
+        class="actions">${decision.actions.map((/** @type {any} */ action, /** @type {number} */ at) => html`<${Action}
+        key=${at} action=${action} />`)}</ol>`
+        : html`<p class="hint">Nothing was done.</p>`}</section>
+    ${decision.unplaced?.length ? html`<section class="card"><h2>Left without a place</h2>
+      <ul class="plain-list">${decision.unplaced.map((/** @type {any} */ row, /** @type {number} */ at) => html`<li
+        key=${at}>
+      <b>${plural(row.pods, 'pod')}</b> ${row.sentence}</li>`)}</ul></section>` : ''}
+    ${decision.podsOf?.length ? html`<section class="card"><h2>Pods</h2>
+      <p class="names">${decision.podsOf.map((/** @type {string} */ pod) => html`<a key=${pod}
+        href=${link('timeline', [], { object: `pod/${pod}` })}>${pod}</a>`)}${decision.morePods
+      ? html`<span class="dim">and ${count(decision.morePods)} more</span>` : ''}</p></section>` : ''}`;
 }
 
 /** Names of pods beside an action. */
 const SHOWN = 12;
-const STEPS = [['created', 'created'], ['launched', 'launched'], ['registered', 'registered'], ['ready', 'ready'], ['leaving', 'drain began'], ['drained', 'drained'], ['gone', 'gone']];
+const STEPS = [
+  ['created', 'created'],
+  ['launched', 'launched'],
+  ['registered', 'registered'],
+  ['ready', 'ready'],
+  ['leaving', 'drain began'],
+  ['drained', 'drained'],
+  ['gone', 'gone'],
+];
 
 /** @param {{action: any}} props */
 function Action({ action }) {
-  const facts = [action.instanceType, action.zone, action.capacityType, known(action.priceNanos) && `${money(action.priceNanos)}/h`].filter(Boolean).join(' · ');
+  const facts = [
+    action.instanceType,
+    action.zone,
+    action.capacityType,
+    known(action.priceNanos) && `${money(action.priceNanos)}/h`,
+  ]
+    .filter(Boolean)
+    .join(' · ');
   const node = action.node ?? (/^Node(Claim)?$/.test(action.object.kind) ? action.object.name : null);
-  return html`<li><p><span class="verb">${action.verb}</span> ${action.object.kind} ${node ? html`<a href=${link('nodes', node)}>${action.object.name}</a>` : html`<b>${action.object.name}</b>`}
+  return html`<li><p><span class="verb">${action.verb}</span> ${action.object.kind} ${node
+    ? html`<a href=${link('nodes', node)}>${action.object.name}</a>` : html`<b>${action.object.name}</b>`}
       ${' '}${action.pool && html`<span class="dim">pool ${action.pool}</span>`} <span class="dim">${facts}</span></p>
     ${action.reason && html`<p class="reason">${action.reason}</p>`}
     <${Life} outcome=${action.outcome ?? {}} />
-    ${action.pods?.length ? html`<p class="names">${action.pods.slice(0, SHOWN).map((/** @type {string} */ pod) => html`<span key=${pod}>${pod}</span>`)}${action.pods.length > SHOWN || action.morePods ? html`<span class="dim">and ${count(Math.max(0, action.pods.length - SHOWN) + (action.morePods ?? 0))} more</span>` : ''}</p>` : ''}</li>`;
+    ${action.pods?.length ? html`<p
+      class="names">${action.pods.slice(0, SHOWN).map((/** @type {string} */ pod) => html`<span
+      key=${pod}>${pod}</span>`)}${action.pods.length > SHOWN || action.morePods
+      ? html`<span class="dim">and ${count(Math.max(0, action.pods.length - SHOWN) + (action.morePods ?? 0))} more</span>` : ''}</p>` : ''}</li>`;
 }
 
 /** Steps with the time since the one before. @param {{outcome: any}} props */
 function Life({ outcome }) {
   const seen = STEPS.filter(([key]) => known(outcome[key]));
   if (!seen.length && !outcome.failed) return html`<p class="hint">No outcome yet.</p>`;
-  return html`<ol class="life">${seen.map(([key, word], at) => html`<li key=${key} title=${moment(outcome[key])}><i></i>${word}<span class="dim">${at ? `+${span(outcome[key] - outcome[seen[at - 1][0]])}` : moment(outcome[key]).slice(11)}</span></li>`)}
+  return html`<ol class="life">${seen.map(([key, word], at) => html`<li key=${key} title=${moment(outcome[key])}>
+    <i></i>${word}<span class="dim">${at ? `+${span(outcome[key] - outcome[seen[at - 1][0]])}` : moment(outcome[key]).slice(11)}</span></li>`)}
     ${outcome.failed && html`<li class="bad"><i></i>failed<span>${outcome.failed}</span></li>`}</ol>`;
 }

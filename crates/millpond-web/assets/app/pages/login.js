@@ -34,7 +34,8 @@ export function Login() {
     <${Command} text="millpond dashboard" />
     <form onSubmit=${submit}>
       <label for="proof">Or paste a code or a token</label>
-      <div class="line"><input id="proof" type="password" autocomplete="off" spellcheck=${false} value=${proof} aria-describedby="proof-help"
+      <div class="line"><input id="proof" type="password" autocomplete="off" spellcheck=${false} value=${proof}
+        aria-describedby="proof-help"
         onInput=${(/** @type {any} */ event) => setProof(event.target.value)} />
       <button class="primary" disabled=${isBusy || !proof.trim()}>Log in</button></div>
       <p class="hint" id="proof-help">In a cluster: <code>kubectl create token NAME</code>. You see and do what that account may.</p>

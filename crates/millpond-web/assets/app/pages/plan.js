@@ -21,7 +21,12 @@ function changeOf() {
 
 /** @param {any} change */
 function isNothing(change) {
-  return !['objects', 'patches', 'remove', 'add'].some((key) => change[key]?.length) && !change.consolidate && !change.now && !change.policy;
+  return (
+    !['objects', 'patches', 'remove', 'add'].some((key) => change[key]?.length) &&
+    !change.consolidate &&
+    !change.now &&
+    !change.policy
+  );
 }
 
 export function PlanPage() {
@@ -83,18 +88,31 @@ export function PlanPage() {
     setBusy(false);
   };
   const set = (/** @type {any} */ next) => setQuery({ consolidate: '', change: isNothing(next) ? '' : toQuery(next) });
-  return html`<header class="title"><h1>What if</h1><p class="sentence">A change is planned on a copy of the cluster. Nothing is written until you apply it.</p></header>
+  return html`<header class="title"><h1>What if</h1>
+    <p class="sentence">A change is planned on a copy of the cluster. Nothing is written until you apply it.</p></header>
     <div class="what-if">
       <${ChangeEditor} change=${change} set=${set} />
       <div class="outcome" aria-busy=${String(isBusy)} aria-live="polite">
         ${problem && html`<${Note} kind="error">${problem.message}<//>`}
-        ${applied && html`<section class="card"><h2>Applied</h2><p class="lead">${applied.sentence}</p><ol class="steps">${applied.applied.map((/** @type {any} */ step, /** @type {number} */ at) => html`<li key=${at}>${step.sentence}</li>`)}</ol></section>`}
-        ${difference && html`<section class="card conflict" role="alert"><h2>The cluster has moved on: nothing was written</h2>
+        ${applied && html`<section class="card"><h2>Applied</h2><p class="lead">${applied.sentence}</p>
+          <ol class="steps">${applied.applied.map((/** @type {any} */ step, /** @type {number} */ at) => html`<li
+            key=${at}>${step.sentence}</li>`)}</ol></section>`}
+        ${
+          difference &&
+          html`<section class="card conflict" role="alert"><h2>The cluster has moved on: nothing was written</h2>
           <p>The plan below is made anew. It differs from the one that you saw:</p>
-          <ul class="plan-groups">${difference.map((line, at) => html`<li key=${at}><span class="sign">${line.sign}</span><span>${line.sentence}</span></li>`)}</ul></section>`}
-        ${answer && !applied ? html`<${PlanResult} answer=${answer} apply=${apply} isBusy=${isBusy} />`
-          : !problem && !applied && html`<${Empty} title=${isBusy ? 'Planning …' : 'No change yet'} command=${isBusy ? [] : 'millpond plan --consolidate'}>
-            ${isBusy ? 'The planner works on a copy of the cluster.' : 'Say on the left what changes: nodes that go, pods that come, a field of a pool. Or ask what would be taken away now.'}<//>`}
+          <ul class="plan-groups">${difference.map((line, at) => html`<li key=${at}>
+            <span class="sign">${line.sign}</span><span>${line.sentence}</span></li>`)}</ul></section>`
+        }
+        ${
+          answer && !applied
+            ? html`<${PlanResult} answer=${answer} apply=${apply} isBusy=${isBusy} />`
+            : !problem &&
+              !applied &&
+              html`<${Empty} title=${isBusy ? 'Planning …' : 'No change yet'}
+                command=${isBusy ? [] : 'millpond plan --consolidate'}>
+            ${isBusy ? 'The planner works on a copy of the cluster.' : 'Say on the left what changes: nodes that go, pods that come, a field of a pool. Or ask what would be taken away now.'}<//>`
+        }
       </div>
     </div>`;
 }

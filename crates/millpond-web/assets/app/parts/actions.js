@@ -8,8 +8,12 @@ import { Note } from './notices.js';
 
 /** Verbs with their buttons and the right that they need. */
 const VERBS = {
-  cordon: ['Cordon', 'cordon'], uncordon: ['Uncordon', 'cordon'], drain: ['Drain', 'drain'],
-  hold: ['Hold', 'hold'], release: ['Release the hold', 'hold'], delete: ['Remove', 'deleteNode'],
+  cordon: ['Cordon', 'cordon'],
+  uncordon: ['Uncordon', 'cordon'],
+  drain: ['Drain', 'drain'],
+  hold: ['Hold', 'hold'],
+  release: ['Release the hold', 'hold'],
+  delete: ['Remove', 'deleteNode'],
 };
 
 /** @param {string} verb */
@@ -21,7 +25,8 @@ export function mayDo(verb) {
 export function ActionButton({ verb, choose, hint }) {
   const [name, right] = VERBS[verb];
   const isAllowed = may(right);
-  return html`<button disabled=${!isAllowed} title=${isAllowed ? hint : whyNot(right)} onClick=${() => choose(verb)}>${name} …</button>`;
+  return html`<button disabled=${!isAllowed} title=${isAllowed ? hint : whyNot(right)}
+    onClick=${() => choose(verb)}>${name} …</button>`;
 }
 
 /**
@@ -52,13 +57,18 @@ export function ActionDialog({ verb, object, close, done }) {
   return html`<${Dialog} title=${`${VERBS[verb][0]}: ${name}`} close=${close}>
     ${!shown && !problem && html`<p class="loading" role="status">Looking at what would happen …</p>`}
     ${problem && html`<${Note} kind="error">${problem}<//>`}
-    ${shown && html`<p class="lead">${shown.sentence}</p>
-      <ol class="steps">${shown.steps.map((/** @type {any} */ step, /** @type {number} */ at) => html`<li key=${at}>${step.sentence}</li>`)}</ol>
-      <${MovedPods} pods=${shown.pods ?? []} />`}
+    ${
+      shown &&
+      html`<p class="lead">${shown.sentence}</p>
+      <ol class="steps">${shown.steps.map((/** @type {any} */ step, /** @type {number} */ at) => html`<li
+        key=${at}>${step.sentence}</li>`)}</ol>
+      <${MovedPods} pods=${shown.pods ?? []} />`
+    }
     ${result && html`<${Note} kind="check">Done.<//>`}
     <p class="line end">
       <button onClick=${close}>${result ? 'Close' : 'Cancel'}</button>
-      ${!result && html`<button class="primary ${verb === 'delete' || verb === 'drain' ? 'danger' : ''}" disabled=${!preview || isBusy || !mayDo(verb) || Boolean(problem)} onClick=${act}>${VERBS[verb][0]}</button>`}
+      ${!result && html`<button class="primary ${verb === 'delete' || verb === 'drain' ? 'danger' : ''}"
+        disabled=${!preview || isBusy || !mayDo(verb) || Boolean(problem)} onClick=${act}>${VERBS[verb][0]}</button>`}
     </p><//>`;
 }
 
@@ -70,8 +80,12 @@ export function MovedPods({ pods }) {
   if (!pods.length) return null;
   const stuck = pods.filter((pod) => !pod.to);
   const ordered = [...stuck, ...pods.filter((pod) => pod.to)];
-  return html`<table class="plain moved" aria-label="pods that move"><thead><tr><th scope="col">Pod</th><th scope="col">Goes to</th></tr></thead>
-    <tbody>${ordered.slice(0, MOST_PODS).map((pod) => html`<tr key=${pod.pod}><td>${pod.pod}</td>
-      <td class=${pod.to ? '' : 'bad'}>${pod.to ?? html`<span class="wrap">no place: ${pod.why ?? 'not known why'}</span>`}</td></tr>`)}</tbody></table>
+  return html`<table class="plain moved" aria-label="pods that move"><thead><tr><th scope="col">Pod</th>
+    <th scope="col">Goes to</th></tr></thead>
+    <tbody>${ordered.slice(0, MOST_PODS).map(
+      (pod) => html`<tr key=${pod.pod}><td>${pod.pod}</td>
+      <td class=${pod.to ? '' : 'bad'}>${pod.to ?? html`<span
+        class="wrap">no place: ${pod.why ?? 'not known why'}</span>`}</td></tr>`,
+    )}</tbody></table>
     ${ordered.length > MOST_PODS && html`<p class="hint">and ${ordered.length - MOST_PODS} more</p>`}`;
 }

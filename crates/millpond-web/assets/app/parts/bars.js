@@ -21,8 +21,11 @@ export function ShareBar({ share, title }) {
 }
 
 const STATES = {
-  r: ['ready', 'good', '●'], c: ['cordoned', 'warn', '◧'], s: ['starting', 'info', '◌'],
-  d: ['draining', 'warn', '▨'], n: ['not ready', 'bad', '◆'],
+  r: ['ready', 'good', '●'],
+  c: ['cordoned', 'warn', '◧'],
+  s: ['starting', 'info', '◌'],
+  d: ['draining', 'warn', '▨'],
+  n: ['not ready', 'bad', '◆'],
 };
 
 /** @param {{letter: string}} props */
@@ -33,7 +36,8 @@ export function NodeState({ letter }) {
 
 /** @param {{tone?: string, sign?: string, title?: string, children: any}} props */
 export function State({ tone = '', sign = '●', title, children }) {
-  return html`<span class="state ${tone}" title=${title}><span class="sign" aria-hidden="true">${sign}</span>${children}</span>`;
+  return html`<span class="state ${tone}" title=${title}>
+    <span class="sign" aria-hidden="true">${sign}</span>${children}</span>`;
 }
 
 const DIALECTS = { karpenter: 'Karpenter', 'cluster-api': 'Cluster API', hosts: 'own hosts', ci: 'CI', gpu: 'GPU' };

@@ -29,7 +29,9 @@ export function Chart({ label, at, lines, marks = [], height = 180, onPick }) {
     const element = box.current;
     const Plot = /** @type {any} */ (globalThis).uPlot;
     if (!element || !Plot) return undefined;
-    const shape = options(element.clientWidth, height, latest, (/** @type {any} */ plot) => describe(plot, legend.current, latest.current.lines));
+    const shape = options(element.clientWidth, height, latest, (/** @type {any} */ plot) =>
+      describe(plot, legend.current, latest.current.lines),
+    );
     chart.current = new Plot(shape, [at, ...lines.map(({ values }) => values)], element);
     const observer = new ResizeObserver(() => chart.current?.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
@@ -46,8 +48,10 @@ export function Chart({ label, at, lines, marks = [], height = 180, onPick }) {
 
   const last = at.length - 1;
   return html`<figure class="chart" aria-label=${label}>
-    <div class="plot" ref=${box} role="img" aria-label=${`${label}. ${lines.map((line) => `${line.label}: ${line.text(line.values[last] ?? null)} now`).join(', ')}.`}></div>
-    <figcaption ref=${legend}>${lines.map((line) => html`<span key=${line.label} class="key"><i data-color=${line.color} style=${{ background: `var(--${line.color})` }}></i>${line.label} <b>${line.text(line.values[last] ?? null)}</b></span>`)}<time></time></figcaption>
+    <div class="plot" ref=${box} role="img"
+      aria-label=${`${label}. ${lines.map((line) => `${line.label}: ${line.text(line.values[last] ?? null)} now`).join(', ')}.`}></div>
+    <figcaption ref=${legend}>${lines.map((line) => html`<span key=${line.label} class="key">
+      <i data-color=${line.color} style=${{ background: `var(--${line.color})` }}></i>${line.label} <b>${line.text(line.values[last] ?? null)}</b></span>`)}<time></time></figcaption>
   </figure>`;
 }
 
@@ -59,7 +63,8 @@ function describe(plot, legend, lines) {
     element.textContent = lines[line]?.text(plot.data[line + 1]?.[at] ?? null) ?? '';
   });
   const time = legend.querySelector('time');
-  if (time) time.textContent = plot.cursor.idx === null || plot.cursor.idx === undefined ? '' : moment(plot.data[0][at]);
+  if (time)
+    time.textContent = plot.cursor.idx === null || plot.cursor.idx === undefined ? '' : moment(plot.data[0][at]);
 }
 
 /** @param {number} width @param {number} height @param {any} latest @param {(plot: any) => void} onCursor */
@@ -70,26 +75,51 @@ function options(width, height, latest, onCursor) {
   const axis = { stroke: color('muted'), grid, ticks: { show: false }, font, gap: 4 };
   const scales = [...new Set(latest.current.lines.map((/** @type {Line} */ line) => line.scale))];
   return {
-    width, height, padding: [8, scales.length > 1 ? 0 : 8, 0, 0],
+    width,
+    height,
+    padding: [8, scales.length > 1 ? 0 : 8, 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { size: 6 }, drag: { x: Boolean(latest.current.onPick), y: false } },
     scales: { x: { time: true }, ...Object.fromEntries(scales.map((scale, at) => [scale, { range: range(at) }])) },
     axes: [
-      { ...axis, size: 24, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((tick) => clock(tick).slice(0, 5)) },
+      {
+        ...axis,
+        size: 24,
+        values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((tick) => clock(tick).slice(0, 5)),
+      },
       ...scales.map((scale, at) => ({
-        ...axis, scale, side: at ? 1 : 3, size: 56, grid: at ? { show: false } : grid,
-        values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((tick) => latest.current.lines.find((/** @type {Line} */ line) => line.scale === scale).tick(tick)),
+        ...axis,
+        scale,
+        side: at ? 1 : 3,
+        size: 56,
+        grid: at ? { show: false } : grid,
+        values: (/** @type {any} */ _, /** @type {number[]} */ ticks) =>
+          ticks.map((tick) => latest.current.lines.find((/** @type {Line} */ line) => line.scale === scale).tick(tick)),
       })),
     ],
-    series: [{}, ...latest.current.lines.map((/** @type {Line} */ line) => ({
-      label: line.label, scale: line.scale, stroke: color(line.color), width: 1.5, points: { show: false },
-      fill: line.fill ? `${color(line.color)}22` : undefined, paths: Plot.paths.stepped({ align: 1 }),
-    }))],
+    series: [
+      {},
+      ...latest.current.lines.map((/** @type {Line} */ line) => ({
+        label: line.label,
+        scale: line.scale,
+        stroke: color(line.color),
+        width: 1.5,
+        points: { show: false },
+        fill: line.fill ? `${color(line.color)}22` : undefined,
+        paths: Plot.paths.stepped({ align: 1 }),
+      })),
+    ],
     hooks: {
       setCursor: [onCursor],
-      setSelect: [(/** @type {any} */ plot) => {
-        if (plot.select.width > 4) latest.current.onPick?.(plot.posToVal(plot.select.left, 'x'), plot.posToVal(plot.select.left + plot.select.width, 'x'));
-      }],
+      setSelect: [
+        (/** @type {any} */ plot) => {
+          if (plot.select.width > 4)
+            latest.current.onPick?.(
+              plot.posToVal(plot.select.left, 'x'),
+              plot.posToVal(plot.select.left + plot.select.width, 'x'),
+            );
+        },
+      ],
       draw: [(/** @type {any} */ plot) => drawMarks(plot, latest.current.marks)],
     },
   };
@@ -97,7 +127,10 @@ function options(width, height, latest, onCursor) {
 
 /** From 0 up; the second scale leaves more space above, so that two lines of one shape do not cover each other. @param {number} order */
 function range(order) {
-  return (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [0, high > 0 ? high * (order ? 1.7 : 1.12) : 1];
+  return (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [
+    0,
+    high > 0 ? high * (order ? 1.7 : 1.12) : 1,
+  ];
 }
 
 /** A tick below the line for each decision. @param {any} plot @param {Array<{at: number, color: string}>} marks */

@@ -7,10 +7,19 @@ import { link } from '../core/router.js';
 
 /** Kinds with their words, signs and colours; the sign is what is seen without colours. */
 export const KINDS = {
-  provision: ['provision', '+', 'kind-add'], consolidate: ['consolidate', '−', 'kind-save'], drift: ['drift', '~', 'kind-change'],
-  expire: ['expire', '◷', 'kind-change'], repair: ['repair', '✚', 'kind-bad'], interrupt: ['interrupt', '!', 'kind-bad'],
-  'scale-group': ['scale group', '±', 'kind-add'], 'match-host': ['match host', '=', 'kind-add'], 'grant-request': ['grant request', '✓', 'kind-add'],
-  refuse: ['refuse', '✕', 'kind-bad'], 'back-off': ['back off', '…', 'kind-bad'], advice: ['advice', 'i', 'kind-change'], human: ['by a user', '☞', 'kind-change'],
+  provision: ['provision', '+', 'kind-add'],
+  consolidate: ['consolidate', '−', 'kind-save'],
+  drift: ['drift', '~', 'kind-change'],
+  expire: ['expire', '◷', 'kind-change'],
+  repair: ['repair', '✚', 'kind-bad'],
+  interrupt: ['interrupt', '!', 'kind-bad'],
+  'scale-group': ['scale group', '±', 'kind-add'],
+  'match-host': ['match host', '=', 'kind-add'],
+  'grant-request': ['grant request', '✓', 'kind-add'],
+  refuse: ['refuse', '✕', 'kind-bad'],
+  'back-off': ['back off', '…', 'kind-bad'],
+  advice: ['advice', 'i', 'kind-change'],
+  human: ['by a user', '☞', 'kind-change'],
 };
 
 /** @param {string} kind */
@@ -38,11 +47,14 @@ export function Delta({ nanos }) {
 
 /** @param {{decisions: any[], label: string}} props */
 export function DecisionList({ decisions, label }) {
-  return html`<ol class="decisions" aria-label=${label}>${decisions.map((decision) => html`<li key=${decision.id}>
+  return html`<ol class="decisions" aria-label=${label}>${decisions.map(
+    (decision) => html`<li key=${decision.id}>
     <time title=${moment(decision.at)}>${ago(decision.at, now.value)}</time>
     <${Kind} kind=${decision.kind} />
     <a href=${link('decisions', decision.id)}>${decision.sentence}</a>
     ${outcome(decision) && html`<span class="badge bad">${outcome(decision)}</span>`}
-    ${known(decision.deltaPerHourNanos) && decision.deltaPerHourNanos !== 0 && html`<${Delta} nanos=${decision.deltaPerHourNanos} />`}
-  </li>`)}</ol>`;
+    ${known(decision.deltaPerHourNanos) && decision.deltaPerHourNanos !== 0 && html`<${Delta}
+      nanos=${decision.deltaPerHourNanos} />`}
+  </li>`,
+  )}</ol>`;
 }

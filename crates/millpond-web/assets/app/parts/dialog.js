@@ -14,10 +14,16 @@ export function Dialog({ title, close, children, wide = false, plain = false }) 
     };
   }, []);
   return html`<dialog ref=${element} class=${`${wide ? 'wide' : ''} ${plain ? 'plain' : ''}`} aria-label=${title}
-      onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}
-      onClick=${(/** @type {MouseEvent} */ event) => { if (event.target === element.current) close(); }}>
+      onCancel=${(/** @type {Event} */ event) => {
+        event.preventDefault();
+        close();
+      }}
+      onClick=${(/** @type {MouseEvent} */ event) => {
+        if (event.target === element.current) close();
+      }}>
     <div class="sheet">
-      ${!plain && html`<header><h2>${title}</h2><button class="quiet" onClick=${close} aria-label="close"><${Icon} name="close" /></button></header>`}
+      ${!plain && html`<header><h2>${title}</h2><button class="quiet" onClick=${close} aria-label="close">
+        <${Icon} name="close" /></button></header>`}
       ${children}
     </div>
   </dialog>`;

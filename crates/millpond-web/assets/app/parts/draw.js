@@ -59,7 +59,13 @@ export function slide(canvas, view, colors) {
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.fillStyle = colors.surface;
   context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(picture, (view.x - before.x * factor) * ratio, (view.y - before.y * factor) * ratio, picture.width * factor, picture.height * factor);
+  context.drawImage(
+    picture,
+    (view.x - before.x * factor) * ratio,
+    (view.y - before.y * factor) * ratio,
+    picture.width * factor,
+    picture.height * factor,
+  );
   return true;
 }
 
@@ -107,10 +113,25 @@ function shortened(context, text, width) {
 /** @param {CanvasRenderingContext2D} context @param {any[]} boxes @param {any} how */
 function drawBoxes(context, boxes, how) {
   const { colors, scale, x, y, live, selected, current } = how;
-  const paths = Object.fromEntries(['box', 'cpu', 'memory', 'plain', 'starting', 'ghost', 'draining', 'cordoned', 'bad', 'corner', 'lock', 'selected'].map((name) => [name, new Path2D()]));
+  const paths = Object.fromEntries(
+    [
+      'box',
+      'cpu',
+      'memory',
+      'plain',
+      'starting',
+      'ghost',
+      'draining',
+      'cordoned',
+      'bad',
+      'corner',
+      'lock',
+      'selected',
+    ].map((name) => [name, new Path2D()]),
+  );
   const labels = [];
   for (const box of boxes) {
-    const node = box.isPlanned ? box.node : live.get(box.node.name) ?? box.node;
+    const node = box.isPlanned ? box.node : (live.get(box.node.name) ?? box.node);
     const left = box.x * scale + x;
     const top = box.y * scale + y;
     const wide = Math.max(1, box.w * scale - 0.5);
@@ -129,7 +150,12 @@ function drawBoxes(context, boxes, how) {
     context.fillStyle = colors[name];
     context.fill(paths[path]);
   };
-  const stroke = (/** @type {string} */ path, /** @type {string} */ name, width = 1, dash = /** @type {number[]} */ ([])) => {
+  const stroke = (
+    /** @type {string} */ path,
+    /** @type {string} */ name,
+    width = 1,
+    dash = /** @type {number[]} */ ([]),
+  ) => {
     context.strokeStyle = colors[name];
     context.lineWidth = width;
     context.setLineDash(dash);
@@ -165,7 +191,10 @@ function bars(paths, node, left, top, wide, high) {
   const half = (wide - 2 * inset) / 2;
   const below = wide >= NAMED ? TEXT : 0;
   const inner = high - 2 * inset - below;
-  for (const [path, share, at] of [['cpu', node.cpu, 0], ['memory', node.mem, half]]) {
+  for (const [path, share, at] of [
+    ['cpu', node.cpu, 0],
+    ['memory', node.mem, half],
+  ]) {
     if (share === null || share === undefined) continue;
     const tall = Math.min(1, share / 1000) * inner;
     paths[path].rect(left + inset + at, top + below + inset + inner - tall, half - (at ? 0 : 0.5), tall);

@@ -161,7 +161,14 @@ export function layout(nodes, planned, by, aspect, title) {
     const inner = grouped(boxes, (/** @type {any} */ box) => box.node[by[1]]).map(([part, members]) => {
       members.sort((/** @type {any} */ a, /** @type {any} */ b) => b.h - a.h || (a.node.name < b.node.name ? -1 : 1));
       const size = packWell(members, title * 4.5, GAP, 1.3);
-      return { x: 0, y: 0, w: Math.max(size.w, title * 4.5) + 2 * pad, h: size.h + title + pad, title: part, boxes: members };
+      return {
+        x: 0,
+        y: 0,
+        w: Math.max(size.w, title * 4.5) + 2 * pad,
+        h: size.h + title + pad,
+        title: part,
+        boxes: members,
+      };
     });
     inner.sort((a, b) => b.h - a.h || (a.title < b.title ? -1 : 1));
     const size = packWell(inner, 0, pad, Math.max(1, aspect));

@@ -20,7 +20,10 @@ const haystacks = new WeakMap();
 function haystack(row, columns) {
   const kept = haystacks.get(row);
   if (kept?.columns === columns) return kept.text;
-  const text = columns.map((column) => column.value(row) ?? '').join('\u0000').toLowerCase();
+  const text = columns
+    .map((column) => column.value(row) ?? '')
+    .join('\u0000')
+    .toLowerCase();
   haystacks.set(row, { columns, text });
   return text;
 }
@@ -30,13 +33,20 @@ function haystack(row, columns) {
  * @param {any[]} rows @param {Column[]} columns @param {string} filter
  */
 export function matching(rows, columns, filter) {
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
-    const isNot = word.length > 1 && word.startsWith('-');
-    const text = isNot ? word.slice(1) : word;
-    const cut = text.indexOf(':');
-    const only = cut > 0 ? columns.find(({ id, title }) => id === text.slice(0, cut) || title.toLowerCase() === text.slice(0, cut)) : undefined;
-    return { isNot, text: only ? text.slice(cut + 1) : text, columns: only ? [only] : columns };
-  });
+  const words = filter
+    .toLowerCase()
+    .split(/\s+/)
+    .filter(Boolean)
+    .map((word) => {
+      const isNot = word.length > 1 && word.startsWith('-');
+      const text = isNot ? word.slice(1) : word;
+      const cut = text.indexOf(':');
+      const only =
+        cut > 0
+          ? columns.find(({ id, title }) => id === text.slice(0, cut) || title.toLowerCase() === text.slice(0, cut))
+          : undefined;
+      return { isNot, text: only ? text.slice(cut + 1) : text, columns: only ? [only] : columns };
+    });
   if (!words.length) return rows;
   if (words.every((word) => word.columns === columns)) {
     return rows.filter((row) => {
@@ -44,10 +54,11 @@ export function matching(rows, columns, filter) {
       return words.every((word) => text.includes(word.text) !== word.isNot);
     });
   }
-  const has = (/** @type {any} */ row, /** @type {any} */ word) => word.columns.some((/** @type {Column} */ column) => {
-    const value = column.value(row);
-    return value !== null && value !== undefined && String(value).toLowerCase().includes(word.text);
-  });
+  const has = (/** @type {any} */ row, /** @type {any} */ word) =>
+    word.columns.some((/** @type {Column} */ column) => {
+      const value = column.value(row);
+      return value !== null && value !== undefined && String(value).toLowerCase().includes(word.text);
+    });
   return rows.filter((row) => words.every((word) => has(row, word) !== word.isNot));
 }
 
@@ -61,7 +72,9 @@ export function useListing(rows, columns, facets = []) {
   const hidden = query('hide');
   const shown = useMemo(() => {
     const active = facets.map((facet, at) => ({ facet, value: chosen[at] })).filter(({ value }) => value);
-    const kept = active.length ? rows.filter((row) => active.every(({ facet, value }) => (facet.of(row) ?? 'none') === value)) : rows;
+    const kept = active.length
+      ? rows.filter((row) => active.every(({ facet, value }) => (facet.of(row) ?? 'none') === value))
+      : rows;
     return matching(kept, columns, filter);
   }, [rows, columns, filter, chosen.join('\n')]);
   const visible = useMemo(() => {
@@ -79,9 +92,31 @@ export function Tools({ name, rows, shown, columns, facets = [], command, clear,
   const field = useRef(/** @type {HTMLInputElement|null} */ (null));
   useKeys({ '/': () => field.current?.focus() });
   const exported = () => columns.filter(({ hidden }) => !hidden);
-  const asCsv = () => save(`${name}.csv`, [exported().map(({ title }) => csvCell(title)).join(','),
-    ...shown.map((row) => exported().map((column) => csvCell(column.value(row))).join(','))].join('\n'), 'text/csv');
-  const asJson = () => save(`${name}.json`, JSON.stringify(shown.map((row) => Object.fromEntries(exported().map((column) => [column.id, column.value(row)]))), null, 2), 'application/json');
+  const asCsv = () =>
+    save(
+      `${name}.csv`,
+      [
+        exported()
+          .map(({ title }) => csvCell(title))
+          .join(','),
+        ...shown.map((row) =>
+          exported()
+            .map((column) => csvCell(column.value(row)))
+            .join(','),
+        ),
+      ].join('\n'),
+      'text/csv',
+    );
+  const asJson = () =>
+    save(
+      `${name}.json`,
+      JSON.stringify(
+        shown.map((row) => Object.fromEntries(exported().map((column) => [column.id, column.value(row)]))),
+        null,
+        2,
+      ),
+      'application/json',
+    );
   const missing = rows.length - shown.length;
   return html`<div class="tools" role="search" aria-label=${`filter ${name}`}>
     <label class="filter"><${Icon} name="search" /><span class="unseen">Filter</span>
@@ -89,20 +124,28 @@ export function Tools({ name, rows, shown, columns, facets = [], command, clear,
         onInput=${(/** @type {any} */ event) => setQuery({ q: event.target.value })} title="words that must be in a row; -word leaves rows out; pool:general looks at one column" />
       <kbd aria-hidden="true">/</kbd></label>
     ${facets.map((facet) => html`<${FacetPicker} key=${facet.id} facet=${facet} rows=${rows} />`)}
-    ${missing > 0 && html`<span class="hint">${count(missing)} hidden <button class="quiet" onClick=${clear}>Clear</button></span>`}
+    ${missing > 0 && html`<span class="hint">${count(missing)} hidden <button class="quiet"
+      onClick=${clear}>Clear</button></span>`}
     <span class="grow"></span>
     ${children}
-    <details class="menu"><summary title="columns"><${Icon} name="columns" /><span class="unseen">Columns</span></summary>
-      <div class="sheet">${columns.map((column) => html`<label key=${column.id}><input type="checkbox" checked=${!column.hidden} onChange=${() => toggle(columns, column.id)} /> ${column.title}</label>`)}</div></details>
-    <details class="menu"><summary title="download"><${Icon} name="download" /><span class="unseen">Download</span></summary>
-      <div class="sheet"><button class="quiet" onClick=${asCsv}>CSV</button><button class="quiet" onClick=${asJson}>JSON</button></div></details>
+    <details class="menu"><summary title="columns"><${Icon} name="columns" />
+      <span class="unseen">Columns</span></summary>
+      <div class="sheet">${columns.map((column) => html`<label key=${column.id}>
+        <input type="checkbox" checked=${!column.hidden}
+          onChange=${() => toggle(columns, column.id)} /> ${column.title}</label>`)}</div></details>
+    <details class="menu"><summary title="download"><${Icon} name="download" />
+      <span class="unseen">Download</span></summary>
+      <div class="sheet"><button class="quiet" onClick=${asCsv}>CSV</button>
+        <button class="quiet" onClick=${asJson}>JSON</button></div></details>
     ${command && html`<${CopyButton} text=${command} label="Copy as command" />`}
   </div>`;
 }
 
 /** @param {Column[]} columns @param {string} id */
 function toggle(columns, id) {
-  const hidden = columns.filter((column) => (column.id === id ? !column.hidden : column.hidden)).map((column) => column.id);
+  const hidden = columns
+    .filter((column) => (column.id === id ? !column.hidden : column.hidden))
+    .map((column) => column.id);
   setQuery({ hide: hidden.join(',') || 'none' });
 }
 

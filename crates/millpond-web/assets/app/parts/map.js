@@ -16,7 +16,22 @@ const WHEN_RESTING = 90;
 /** Between the map and the edge of the canvas. */
 const EDGE = 10;
 const TITLE_PIXELS = 16;
-const COLORS = ['surface', 'raised', 'line', 'line-strong', 'ink', 'muted', 'accent', 'first', 'second', 'good', 'warn', 'bad', 'info', 'box'];
+const COLORS = [
+  'surface',
+  'raised',
+  'line',
+  'line-strong',
+  'ink',
+  'muted',
+  'accent',
+  'first',
+  'second',
+  'good',
+  'warn',
+  'bad',
+  'info',
+  'box',
+];
 
 /**
  * @param {{nodes: any[], planned: any[], structure: string, by: string[], selected: Set<string>, select: (name: string) => void, open: (name: string) => void}} props
@@ -93,7 +108,13 @@ export function NodeMap({ nodes, planned, structure, by, selected, select, open 
     if (!map?.boxes.length) return;
     const box = map.boxes.find((candidate) => candidate.node.name === current) ?? null;
     if (event.key.startsWith('Arrow')) {
-      const next = box ? neighbour(map.boxes.filter((candidate) => !candidate.isPlanned), box, event.key) : map.boxes[0];
+      const next = box
+        ? neighbour(
+            map.boxes.filter((candidate) => !candidate.isPlanned),
+            box,
+            event.key,
+          )
+        : map.boxes[0];
       setCurrent(next.node.name ?? '');
       setView(shownWhole(next, seen, size));
     } else if (event.key === 'Enter' && box) open(current);
@@ -108,9 +129,13 @@ export function NodeMap({ nodes, planned, structure, by, selected, select, open 
 
   const focused = current ? live.get(current) : null;
   return html`<div class="map">
-    <canvas ref=${canvas} tabindex="0" role="application" aria-label=${`map of ${nodes.length} nodes; arrow keys walk it, Enter opens a node, m shows the table`}
+    <canvas ref=${canvas} tabindex="0" role="application"
+      aria-label=${`map of ${nodes.length} nodes; arrow keys walk it, Enter opens a node, m shows the table`}
       onKeyDown=${onKey}
-      onPointerDown=${(/** @type {PointerEvent} */ event) => { drag.current = { x: event.clientX, y: event.clientY, isMoved: false }; canvas.current?.setPointerCapture(event.pointerId); }}
+      onPointerDown=${(/** @type {PointerEvent} */ event) => {
+        drag.current = { x: event.clientX, y: event.clientY, isMoved: false };
+        canvas.current?.setPointerCapture(event.pointerId);
+      }}
       onPointerMove=${(/** @type {PointerEvent} */ event) => {
         const start = drag.current;
         if (start) {
@@ -137,9 +162,13 @@ export function NodeMap({ nodes, planned, structure, by, selected, select, open 
         else open(box.node.name);
       }}
       onPointerLeave=${() => setHover(null)}></canvas>
-    ${hover && html`<${Tip} at=${hover} node=${live.get(hover.box.node.name) ?? hover.box.node} isPlanned=${hover.box.isPlanned} width=${size.w} />`}
+    ${hover && html`<${Tip} at=${hover} node=${live.get(hover.box.node.name) ?? hover.box.node}
+      isPlanned=${hover.box.isPlanned} width=${size.w} />`}
     <p class="unseen" role="status" aria-live="polite">${focused ? spoken(focused) : ''}</p>
-    <div class="map-foot"><${Legend} /><div class="map-tools" role="group" aria-label="zoom"><button onClick=${() => zoom(1.4)} aria-label="closer">+</button><button onClick=${() => zoom(1 / 1.4)} aria-label="farther">−</button><button onClick=${() => setView(null)}>All</button></div></div>
+    <div class="map-foot"><${Legend} /><div class="map-tools" role="group" aria-label="zoom">
+      <button onClick=${() => zoom(1.4)} aria-label="closer">+</button>
+      <button onClick=${() => zoom(1 / 1.4)} aria-label="farther">−</button>
+      <button onClick=${() => setView(null)}>All</button></div></div>
   </div>`;
 }
 
@@ -170,13 +199,20 @@ function spoken(node) {
 /** @param {{at: any, node: any, isPlanned: boolean, width: number}} props */
 function Tip({ at, node, isPlanned, width }) {
   const style = { left: `${Math.min(at.x + 14, width - 270)}px`, top: `${at.y + 14}px` };
-  if (isPlanned) return html`<div class="tip" style=${style}><b>planned</b><span>${node.type} in ${node.zone}</span><span>for ${node.pods?.length ?? '?'} pods</span></div>`;
-  return html`<div class="tip" style=${style}><b>${node.name}</b><span>${node.type || 'type not known'} · ${node.zone || 'zone not known'} · ${node.capacityType || '?'}</span>
+  if (isPlanned)
+    return html`<div class="tip" style=${style}><b>planned</b><span>${node.type} in ${node.zone}</span>
+      <span>for ${node.pods?.length ?? '?'} pods</span></div>`;
+  return html`<div class="tip" style=${style}><b>${node.name}</b>
+    <span>${node.type || 'type not known'} · ${node.zone || 'zone not known'} · ${node.capacityType || '?'}</span>
     <span>${stateName(node.state)} · cpu ${wholePercent(node.cpu)} · memory ${wholePercent(node.mem)} · ${node.pods ?? '?'} pods · ${money(node.priceNanos)}</span>
     ${node.why && html`<span class="dim">${node.why}</span>`}</div>`;
 }
 
 function Legend() {
-  return html`<ul class="legend" aria-label="signs of the map"><li><i class="swatch first"></i>cpu requested</li><li><i class="swatch second"></i>memory requested</li><li><i class="swatch dashed"></i>starting</li><li><i class="swatch ghost"></i>planned</li>
-    <li><i class="swatch hatch"></i>draining</li><li><i class="swatch half"></i>cordoned</li><li><i class="swatch corner"></i>not ready</li><li><i class="swatch dot"></i>do not disrupt</li><li><b>?</b> price not known</li></ul>`;
+  return html`<ul class="legend" aria-label="signs of the map"><li><i class="swatch first"></i>cpu requested</li><li>
+    <i class="swatch second"></i>memory requested</li><li><i class="swatch dashed"></i>starting</li><li>
+    <i class="swatch ghost"></i>planned</li>
+    <li><i class="swatch hatch"></i>draining</li><li><i class="swatch half"></i>cordoned</li><li>
+      <i class="swatch corner"></i>not ready</li><li><i class="swatch dot"></i>do not disrupt</li><li>
+      <b>?</b> price not known</li></ul>`;
 }

@@ -40,9 +40,13 @@ export function Failed({ error, retry }) {
 export function Loaded({ of, title, children }) {
   if (of.state === 'ready') return children(of.data);
   return html`${title && html`<h1>${title}</h1>`}
-    ${of.state === 'denied' ? html`<${Denied} message=${of.error?.message} />`
-      : of.state === 'failed' ? html`<${Failed} error=${of.error} retry=${of.reload} />`
-        : html`<p class="loading" role="status">Reading …</p>`}`;
+    ${
+      of.state === 'denied'
+        ? html`<${Denied} message=${of.error?.message} />`
+        : of.state === 'failed'
+          ? html`<${Failed} error=${of.error} retry=${of.reload} />`
+          : html`<p class="loading" role="status">Reading …</p>`
+    }`;
 }
 
 /** Keeps a page that fails from taking the frame with it. */
@@ -61,12 +65,15 @@ export class Boundary extends /** @type {any} */ (Component) {
 
   render() {
     const { problem } = this.state;
-    return problem ? html`<${Failed} error=${{ message: `The page could not show this answer: ${problem.message}` }} retry=${() => this.setState({ problem: null })} />`
+    return problem
+      ? html`<${Failed} error=${{ message: `The page could not show this answer: ${problem.message}` }}
+        retry=${() => this.setState({ problem: null })} />`
       : this.props.children;
   }
 }
 
 /** A line of a finding or an outcome. @param {{kind: 'error'|'warning'|'info'|'check', children: any}} props */
 export function Note({ kind, children }) {
-  return html`<p class="note ${kind}" role=${kind === 'error' ? 'alert' : 'status'}><${Icon} name=${kind} /><span>${children}</span></p>`;
+  return html`<p class="note ${kind}" role=${kind === 'error' ? 'alert' : 'status'}><${Icon} name=${kind} />
+    <span>${children}</span></p>`;
 }

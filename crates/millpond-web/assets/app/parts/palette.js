@@ -16,10 +16,30 @@ async function targets() {
   const lists = await Promise.allSettled([get('/pools'), get('/nodes'), get('/pending'), get('/decisions?limit=100')]);
   const [pools, nodes, pending, decisions] = lists.map((list) => (list.status === 'fulfilled' ? list.value : null));
   return [
-    ...(pools?.pools ?? []).map((/** @type {any} */ pool) => ({ kind: 'pool', name: pool.name, about: pool.namespace || pool.dialect, href: poolLink(pool.id) })),
-    ...(pending?.groups ?? []).map((/** @type {any} */ group) => ({ kind: 'waiting', name: group.owner ?? group.names[0] ?? group.id, about: `${group.pods} pods, ${group.stateText}`, href: link('pending', group.id) })),
-    ...(nodes?.columns.name ?? []).map((/** @type {string} */ name, /** @type {number} */ at) => ({ kind: 'node', name, about: nodes.strings[nodes.columns.type[at]] ?? '', href: link('nodes', name) })),
-    ...(decisions?.decisions ?? []).map((/** @type {any} */ decision) => ({ kind: 'decision', name: decision.id, about: decision.sentence, href: link('decisions', decision.id) })),
+    ...(pools?.pools ?? []).map((/** @type {any} */ pool) => ({
+      kind: 'pool',
+      name: pool.name,
+      about: pool.namespace || pool.dialect,
+      href: poolLink(pool.id),
+    })),
+    ...(pending?.groups ?? []).map((/** @type {any} */ group) => ({
+      kind: 'waiting',
+      name: group.owner ?? group.names[0] ?? group.id,
+      about: `${group.pods} pods, ${group.stateText}`,
+      href: link('pending', group.id),
+    })),
+    ...(nodes?.columns.name ?? []).map((/** @type {string} */ name, /** @type {number} */ at) => ({
+      kind: 'node',
+      name,
+      about: nodes.strings[nodes.columns.type[at]] ?? '',
+      href: link('nodes', name),
+    })),
+    ...(decisions?.decisions ?? []).map((/** @type {any} */ decision) => ({
+      kind: 'decision',
+      name: decision.id,
+      about: decision.sentence,
+      href: link('decisions', decision.id),
+    })),
   ];
 }
 
@@ -31,7 +51,10 @@ function best(all, text) {
     const name = target.name.toLowerCase();
     const whole = `${target.kind} ${name} ${target.about.toLowerCase()}`;
     if (!words.every((word) => whole.includes(word))) continue;
-    const score = words.reduce((sum, word) => sum + (name === word ? 0 : name.startsWith(word) ? 1 : name.includes(word) ? 2 : 3), 0);
+    const score = words.reduce(
+      (sum, word) => sum + (name === word ? 0 : name.startsWith(word) ? 1 : name.includes(word) ? 2 : 3),
+      0,
+    );
     scored.push([score, target]);
   }
   scored.sort(([a], [b]) => a - b);
@@ -63,12 +86,22 @@ export function Palette({ close }) {
     event.preventDefault();
   };
   return html`<${Dialog} title="Go to anything" close=${close} plain>
-    <input class="palette" ref=${field} type="text" placeholder="Page, pool, node, group or decision" value=${text} role="combobox" aria-expanded="true"
+    <input class="palette" ref=${field} type="text" placeholder="Page, pool, node, group or decision" value=${text}
+      role="combobox" aria-expanded="true"
       aria-label="go to" aria-controls="palette-list" aria-activedescendant=${shown[at] ? `palette-${at}` : undefined} autocomplete="off" spellcheck=${false}
-      onInput=${(/** @type {any} */ event) => { setText(event.target.value); setAt(0); }} onKeyDown=${onKey} />
+      onInput=${(/** @type {any} */ event) => {
+        setText(event.target.value);
+        setAt(0);
+      }} onKeyDown=${onKey} />
     <ul class="palette-list" id="palette-list" role="listbox" aria-label="found">
-      ${shown.map((target, index) => html`<li key=${target.href} id=${`palette-${index}`} role="option" aria-selected=${String(index === at)}
-        onClick=${() => choose(target)} onMouseMove=${() => setAt(index)}><span class="kind">${target.kind}</span><b>${target.name}</b><span class="about">${target.about}</span></li>`)}
+      ${shown.map(
+        (
+          target,
+          index,
+        ) => html`<li key=${target.href} id=${`palette-${index}`} role="option" aria-selected=${String(index === at)}
+        onClick=${() => choose(target)} onMouseMove=${() => setAt(index)}><span class="kind">${target.kind}</span>
+          <b>${target.name}</b><span class="about">${target.about}</span></li>`,
+      )}
     </ul>
     ${!shown.length && html`<p class="hint">Nothing has this name.</p>`}
   <//>`;

@@ -25,7 +25,14 @@ export function sorted(rows, columns, by) {
     // What is not known comes last, whichever way the rest goes.
     if (a === null || a === undefined) return b === null || b === undefined ? 0 : 1;
     if (b === null || b === undefined) return -1;
-    const order = typeof a === 'number' && typeof b === 'number' ? a - b : String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
+    const order =
+      typeof a === 'number' && typeof b === 'number'
+        ? a - b
+        : String(a) < String(b)
+          ? -1
+          : String(a) > String(b)
+            ? 1
+            : 0;
     return falls ? -order : order;
   });
   return keyed.map(([, row]) => row);
@@ -67,30 +74,55 @@ export function Table(props) {
     if (!element) return;
     const top = next * ROW;
     if (top < element.scrollTop) element.scrollTop = top;
-    else if (top + 2 * ROW > element.scrollTop + element.clientHeight) element.scrollTop = top + 2 * ROW - element.clientHeight;
+    else if (top + 2 * ROW > element.scrollTop + element.clientHeight)
+      element.scrollTop = top + 2 * ROW - element.clientHeight;
     requestAnimationFrame(() => element.querySelector(`[data-row="${next}"]`)?.focus({ preventScroll: true }));
   };
   const current = () => (at >= 0 ? ordered[at] : null);
-  useKeys(keys ? {
-    j: () => focusRow(at + 1), k: () => focusRow(at - 1),
-    x: () => { const row = current(); if (row && select) select(keyOf(row)); },
-  } : {});
+  useKeys(
+    keys
+      ? {
+          j: () => focusRow(at + 1),
+          k: () => focusRow(at - 1),
+          x: () => {
+            const row = current();
+            if (row && select) select(keyOf(row));
+          },
+        }
+      : {},
+  );
 
   const first = Math.max(0, Math.floor(view.top / ROW) - OVERSCAN);
   const last = Math.min(ordered.length, Math.ceil((view.top + view.height) / ROW) + OVERSCAN);
-  const template = { minWidth: `${shown.reduce((sum, column) => sum + least(column) + GAP, select ? 28 : 0) + GAP}px`, gridTemplateColumns: `${select ? '28px ' : ''}${shown.map((column) => column.width ?? 'minmax(80px, 1fr)').join(' ')}` };
+  const template = {
+    minWidth: `${shown.reduce((sum, column) => sum + least(column) + GAP, select ? 28 : 0) + GAP}px`,
+    gridTemplateColumns: `${select ? '28px ' : ''}${shown.map((column) => column.width ?? 'minmax(80px, 1fr)').join(' ')}`,
+  };
   const onKey = (/** @type {KeyboardEvent} */ event) => {
     const page = Math.max(1, Math.floor(view.height / ROW) - 2);
-    const moves = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: ordered.length - 1 };
+    const moves = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      PageDown: at + page,
+      PageUp: at - page,
+      Home: 0,
+      End: ordered.length - 1,
+    };
     if (event.key in moves) {
       event.preventDefault();
       focusRow(moves[event.key]);
-    } else if (event.key === 'Enter' && open && event.target instanceof HTMLElement && event.target.hasAttribute('data-row')) {
+    } else if (
+      event.key === 'Enter' &&
+      open &&
+      event.target instanceof HTMLElement &&
+      event.target.hasAttribute('data-row')
+    ) {
       const row = current();
       if (row) open(row);
     }
   };
-  return html`<div class="table ${props.tall ? 'tall' : ''}" role="grid" aria-label=${label} aria-rowcount=${ordered.length + 1}
+  return html`<div class="table ${props.tall ? 'tall' : ''}" role="grid" aria-label=${label}
+    aria-rowcount=${ordered.length + 1}
       aria-colcount=${shown.length + (select ? 1 : 0)} aria-multiselectable=${select ? 'true' : undefined} ref=${box} onKeyDown=${onKey} tabindex=${ordered.length ? undefined : 0}>
     <div class="head row" role="row" aria-rowindex="1" style=${template}>
       ${select && html`<span role="columnheader"><span class="unseen">Selected</span></span>`}
@@ -103,14 +135,21 @@ export function Table(props) {
         const isSelected = selected?.has(key);
         return html`<div key=${key} class="row ${index === at ? 'active' : ''} ${isSelected ? 'selected' : ''} ${open ? 'opens' : ''}" role="row" data-row=${index} data-key=${key}
             aria-rowindex=${index + 2} aria-selected=${select ? String(Boolean(isSelected)) : undefined}
-            tabindex=${index === (at < 0 ? 0 : at) ? 0 : -1} style=${{ ...template, transform: `translateY(${index * ROW}px)` }}
+            tabindex=${index === (at < 0 ? 0 : at) ? 0 : -1}
+              style=${{ ...template, transform: `translateY(${index * ROW}px)` }}
             onFocus=${() => setActive(index)} onClick=${(/** @type {MouseEvent} */ event) => {
               if (open && event.target instanceof Element && !event.target.closest('a,button,input,label')) open(row);
             }}>
-          ${select && html`<span role="gridcell" class="pick"><input type="checkbox" tabindex="-1" checked=${isSelected} aria-label=${`select ${key}`}
-              onChange=${() => select(key)} /></span>`}
-          ${shown.map((column) => html`<span key=${column.id} role="gridcell" class=${column.align ?? ''}
-              title=${column.cell ? undefined : textOf(column, row)}>${column.cell ? column.cell(row) : textOf(column, row)}</span>`)}
+          ${
+            select &&
+            html`<span role="gridcell" class="pick">
+              <input type="checkbox" tabindex="-1" checked=${isSelected} aria-label=${`select ${key}`}
+              onChange=${() => select(key)} /></span>`
+          }
+          ${shown.map(
+            (column) => html`<span key=${column.id} role="gridcell" class=${column.align ?? ''}
+              title=${column.cell ? undefined : textOf(column, row)}>${column.cell ? column.cell(row) : textOf(column, row)}</span>`,
+          )}
         </div>`;
       })}
     </div>
@@ -133,15 +172,21 @@ function Head({ column, by, sortKey }) {
   const order = by === column.id ? 'ascending' : by === `-${column.id}` ? 'descending' : 'none';
   const next = order === 'ascending' ? `-${column.id}` : order === 'descending' ? '' : column.id;
   return html`<span role="columnheader" aria-sort=${order} class=${column.align ?? ''}>
-    <button class="sort" title=${column.help ?? `sort by ${column.title}`} onClick=${() => setQuery({ [sortKey]: next })}>
-      ${column.title}<span class="order" aria-hidden="true">${order === 'ascending' ? '▲' : order === 'descending' ? '▼' : ''}</span></button></span>`;
+    <button class="sort" title=${column.help ?? `sort by ${column.title}`}
+      onClick=${() => setQuery({ [sortKey]: next })}>
+      ${column.title}<span class="order"
+        aria-hidden="true">${order === 'ascending' ? '▲' : order === 'descending' ? '▼' : ''}</span></button></span>`;
 }
 
 /** A short table that is all in the document. @param {{label: string, columns: Column[], rows: any[], keyOf?: (row: any, at: number) => any}} props */
 export function PlainTable({ label, columns, rows, keyOf = (_, at) => at }) {
   return html`<div class="scrolls" tabindex="0" role="region" aria-label=${label}><table class="plain">
-    <thead><tr>${columns.map((column) => html`<th key=${column.id} scope="col" class=${column.align ?? ''} title=${column.help}>${column.title}</th>`)}</tr></thead>
-    <tbody>${rows.map((row, at) => html`<tr key=${keyOf(row, at)}>
-      ${columns.map((column) => html`<td key=${column.id} class=${column.align ?? ''}>${column.cell ? column.cell(row) : textOf(column, row)}</td>`)}
-    </tr>`)}</tbody></table></div>`;
+    <thead><tr>${columns.map((column) => html`<th key=${column.id} scope="col" class=${column.align ?? ''}
+      title=${column.help}>${column.title}</th>`)}</tr></thead>
+    <tbody>${rows.map(
+      (row, at) => html`<tr key=${keyOf(row, at)}>
+      ${columns.map((column) => html`<td key=${column.id}
+        class=${column.align ?? ''}>${column.cell ? column.cell(row) : textOf(column, row)}</td>`)}
+    </tr>`,
+    )}</tbody></table></div>`;
 }

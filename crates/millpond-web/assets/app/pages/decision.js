@@ -4,18 +4,29 @@ import { html, useState } from '../core/html.js';
 import { send } from '../core/api.js';
 import { count, known, moment, money, plural, quoted, span } from '../core/format.js';
 import { useResource } from '../core/resource.js';
-import { link } from '../core/router.js';
+import { useKeys } from '../core/keys.js';
+import { go, link } from '../core/router.js';
 import { Facts } from '../parts/bars.js';
 import { CopyButton, save } from '../parts/copy.js';
 import { Delta, Kind, outcome } from '../parts/decisions.js';
 import { Loaded, Note } from '../parts/notices.js';
+
+/** The decision so many before or after another: they are numbered in the order in which they were made. @param {string} id @param {number} by */
+function beside(id, by) {
+  const found = /^(.*?)(\d+)$/.exec(id);
+  return found && Number(found[2]) + by > 0 ? `${found[1]}${Number(found[2]) + by}` : null;
+}
 
 /** @param {{id: string}} props */
 export function DecisionPage({ id }) {
   const decision = useResource(`/decisions/${encodeURIComponent(id)}`, {
     decision: (data, event) => (event.id === id ? undefined : data),
   });
-  return html`<p class="crumbs"><a href="/timeline">Timeline</a></p>
+  const [older, newer] = [beside(id, -1), beside(id, 1)];
+  useKeys({ '[': () => older && go('decisions', older), ']': () => newer && go('decisions', newer) });
+  return html`<p class="crumbs"><a href="/timeline">Timeline</a>
+      ${older && html`<a href=${link('decisions', older)} title="the decision before this one ([)">Older</a>`}
+      ${newer && html`<a href=${link('decisions', newer)} title="the decision after this one (])">Newer</a>`}</p>
     <${Loaded} of=${decision} title=${id}>${(/** @type {any} */ data) => html`<${Decision} decision=${data} />`}<//>`;
 }
 

@@ -29,17 +29,22 @@ const TONES = {
 };
 const SIGNS = { good: '●', info: '◌', warn: '▨', bad: '◆' };
 
+/** Titles that are not words. */
+const ABBREVIATIONS = { CPU: 'CPU', GPUS: 'GPUs', GPU: 'GPU', ID: 'Id', IP: 'IP' };
+
 /** @param {string} title @param {number} at @returns {import('../parts/table.js').Column} */
 function column(title, at) {
   const isState = /^(state|status)$/i.test(title);
   return {
     id: title.toLowerCase().replace(/\W+/g, '-'),
-    title: title.charAt(0) + title.slice(1).toLowerCase(),
+    title: ABBREVIATIONS[title] ?? title.charAt(0) + title.slice(1).toLowerCase(),
     width: /why|message|comment|serves|reason/i.test(title)
       ? 'minmax(180px, 3fr)'
       : at === 0
         ? 'minmax(140px, 1.6fr)'
-        : 'minmax(84px, 1fr)',
+        : isState
+          ? '116px'
+          : 'minmax(84px, 1fr)',
     value: (row) => row[at] ?? null,
     cell: isState
       ? (row) => {

@@ -49,6 +49,13 @@ const GROUPS = [
     ],
   ],
   [
+    'A decision',
+    [
+      ['[', 'the one before'],
+      [']', 'the one after'],
+    ],
+  ],
+  [
     'The map',
     [
       ['← ↑ → ↓', 'walk the nodes'],

@@ -85,7 +85,8 @@ function options(width, height, latest, onCursor) {
       {
         ...axis,
         size: 24,
-        values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((tick) => clock(tick).slice(0, 5)),
+        space: 78,
+        values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(ticksOf(ticks)),
       },
       ...scales.map((scale, at) => ({
         ...axis,
@@ -131,6 +132,14 @@ function range(order) {
     0,
     high > 0 ? high * (order ? 1.7 : 1.12) : 1,
   ];
+}
+
+/** Times as short as their distance allows. @param {number[]} ticks */
+function ticksOf(ticks) {
+  const step = ticks.length > 1 ? ticks[1] - ticks[0] : 60;
+  if (step < 60) return (/** @type {number} */ tick) => clock(tick);
+  if (step < 43_200) return (/** @type {number} */ tick) => (clock(tick) === '00:00:00' ? moment(tick).slice(5, 10) : clock(tick).slice(0, 5));
+  return (/** @type {number} */ tick) => moment(tick).slice(5, 10);
 }
 
 /** A tick below the line for each decision. @param {any} plot @param {Array<{at: number, color: string}>} marks */

@@ -5,6 +5,7 @@ import { planFor } from '../core/change.js';
 import { now } from '../core/clock.js';
 import { age, count, plural, quoted } from '../core/format.js';
 import { reread, useResource } from '../core/resource.js';
+import { useKeys } from '../core/keys.js';
 import { link, open, poolLink, query } from '../core/router.js';
 import { Funnel } from '../parts/funnel.js';
 import { State } from '../parts/bars.js';
@@ -62,6 +63,7 @@ export function PendingPage({ open: opened }) {
 function Board({ data, opened }) {
   const { shown, columns, clear } = useListing(data.groups, COLUMNS, FACETS);
   const pool = query('pool');
+  useKeys({ j: () => step(1), k: () => step(-1) });
   if (!data.groups.length) {
     return html`<h1>Pending</h1><${Empty} title="No pod waits" kind="check"
       command="kubectl create deployment large --image=nginx --replicas=3">
@@ -79,6 +81,14 @@ function Board({ data, opened }) {
     <div class="groups">${shown.map((group) => html`<${Group} key=${group.id} group=${group}
       isOpen=${group.id === opened} />`)}</div>`
     }`;
+}
+
+/** Moves the focus from group to group. @param {number} by */
+function step(by) {
+  const all = [...document.querySelectorAll('.group .summary')];
+  const at = all.indexOf(/** @type {Element} */ (document.activeElement));
+  const next = all[at < 0 ? 0 : Math.max(0, Math.min(all.length - 1, at + by))];
+  if (next instanceof HTMLElement) next.focus();
 }
 
 /** @param {any[]} groups @param {string} id */

@@ -11,3 +11,13 @@
     document.documentElement.dataset.theme = chosen;
   }
 })();
+
+// A module that could not be loaded leaves nothing on the page: a network that has just changed gets three more tries.
+addEventListener('error', function (event) {
+  var tries = (history.state && history.state.tries) || 0;
+  if (!(event.target instanceof HTMLScriptElement) || tries >= 3) return;
+  history.replaceState({ tries: tries + 1 }, '');
+  setTimeout(function () {
+    location.reload();
+  }, 1000);
+}, true);

@@ -69,7 +69,8 @@ function createStore(path, topics, convert) {
       const kept = error.denied || error.code === 404 ? null : loaded.value.data;
       const state = error.denied ? 'denied' : kept ? 'ready' : 'failed';
       loaded.value = { state, data: kept, error };
-      if (error.code === 503) later();
+      // No answer at all, or not yet: asked again, since no event will say that it may be.
+      if (error.code === 503 || error.code === 0) later();
     } finally {
       if (running === mine) running = null;
     }

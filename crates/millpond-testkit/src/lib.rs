@@ -31,6 +31,7 @@
 //!
 //! This crate contains no tests; it only starts and stops what they need.
 
+mod browser;
 mod child_reaper;
 mod cluster_api;
 mod controllers;
@@ -51,6 +52,7 @@ mod sshd;
 mod system_node;
 mod zookeeper;
 
+pub use browser::Browser;
 pub use cluster_api::ClusterApi;
 pub use controllers::{Controllers, ControllersBuilder};
 pub use embedded::EmbeddedServer;

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
+use millpond_testkit::Browser;
 use millpond_testkit::real::{CLUSTER_PARTS, NODE_PARTS, Part, Parts};
 
 use self::background::Build;
@@ -28,6 +29,10 @@ use crate::{dependencies, generate, rival, tidy};
 /// their own.
 pub(crate) const IGNORED_PREFIX: &str = "real_";
 
+/// Tests of this name need Debian's Chromium. They are marked `#[ignore]` as well.
+pub(crate) const BROWSER_PREFIX: &str = "browser_";
+
+const BROWSER: &str = "pages in a browser";
 const REAL_CLUSTER: &str = "real-cluster suites";
 const CONFORMANCE: &str = "Kubernetes conformance";
 const KARPENTER_SUITE: &str = "Karpenter's own suite";
@@ -138,11 +143,11 @@ fn plan(args: &Args) -> Vec<Stage> {
     let left_out = |names: &[&'static str], why: &str| names.iter().map(|name| Step::nothing(name, why)).collect();
     if args.quick {
         let unit_tests = Step::tests("unit tests", &["--workspace", "--lib", "--bins"]);
-        let rest: Lane = left_out(&["generated files", "docs", "all tests"], "--quick");
+        let rest: Lane = left_out(&["generated files", "docs", "all tests", BROWSER], "--quick");
         return vec![vec![checks], vec![vec![clippy, unit_tests]], vec![rest], vec![left_out(REAL, "--quick")]];
     }
     // Tests first: they compile everything that the generated files are made with.
-    let tests = vec![Step::tests("all tests", &["--workspace"]), generated];
+    let tests = vec![Step::tests("all tests", &["--workspace"]), browser(), generated];
     if args.without_real_cluster {
         let rest = left_out(REAL, "--without-real-cluster");
         return vec![vec![checks], vec![tests], vec![vec![clippy, docs]], vec![rest]];
@@ -164,6 +169,15 @@ fn plan(args: &Args) -> Vec<Stage> {
         }),
     ];
     vec![vec![checks], vec![tests], vec![vec![clippy, docs]], vec![clusters], vec![karpenter, beside]]
+}
+
+/// The dashboard in Chromium, where that is installed.
+fn browser() -> Step {
+    if Browser::is_installed() {
+        Step::tests(BROWSER, &["--workspace", "--", "--ignored", BROWSER_PREFIX])
+    } else {
+        Step::nothing(BROWSER, "no Chromium: `apt-get install chromium chromium-driver`")
+    }
 }
 
 /// The parts that are not in the cache.

@@ -4,7 +4,7 @@
 use regex::Regex;
 
 use super::{Finding, SourceFile, Tree};
-use crate::test::IGNORED_PREFIX;
+use crate::test::{BROWSER_PREFIX, IGNORED_PREFIX};
 
 /// Tests that another test runs in a process of its own, to kill it.
 const CHILD_PREFIX: &str = "child_";
@@ -14,7 +14,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// An ignored test of another name would never run; a test of that name that
-/// is not ignored would fail where there is no Go.
+/// is not ignored would fail where there is no Go or no Chromium.
 fn check_file(file: &SourceFile) -> Vec<Finding> {
     let attributes = Regex::new(
         r"(?m)^\s*#\[(?:tokio::)?test\b[^\]]*\](?<more>(?:\s*#\[[^\]]*\])*)\s*(?:async\s+)?fn\s+(?<name>\w+)",
@@ -25,13 +25,13 @@ fn check_file(file: &SourceFile) -> Vec<Finding> {
         let name = &found["name"];
         let line = 1 + file.text[..found.get_match().end()].matches('\n').count();
         let ignored = found["more"].contains("#[ignore");
-        let real = name.starts_with(IGNORED_PREFIX);
+        let real = name.starts_with(IGNORED_PREFIX) || name.starts_with(BROWSER_PREFIX);
         if ignored && !real && !name.starts_with(CHILD_PREFIX) {
             let what = format!("`{name}` is ignored, and no step of `cargo xtask test` runs it");
             findings.push(Finding::line(&file.path, line, what));
         }
         if real && !ignored {
-            let what = format!("`{name}` needs the real cluster by its name: mark it with `ignore`");
+            let what = format!("`{name}` needs real parts by its name: mark it with `ignore`");
             findings.push(Finding::line(&file.path, line, what));
         }
     }
@@ -51,6 +51,7 @@ mod tests {
         assert_eq!(check("#[test]\nfn plain() {}\n"), [""; 0]);
         assert_eq!(check("#[test]\n#[ignore = \"run by another test\"]\nfn child_of_it() {}\n"), [""; 0]);
         assert_eq!(check("#[tokio::test(start_paused = true)]\n#[ignore = \"x\"]\nasync fn real_a() {}\n"), [""; 0]);
+        assert_eq!(check("#[test]\n#[ignore = \"x\"]\nfn browser_shows_it() {}\n"), [""; 0]);
         assert_eq!(
             check("\n#[test]\n#[ignore]\nfn forgotten() {}\n"),
             ["a.rs:4: `forgotten` is ignored, and no step of `cargo xtask test` runs it"]
@@ -61,7 +62,7 @@ mod tests {
         );
         assert_eq!(
             check("#[tokio::test]\nasync fn real_b() {}\n"),
-            ["a.rs:2: `real_b` needs the real cluster by its name: mark it with `ignore`"]
+            ["a.rs:2: `real_b` needs real parts by its name: mark it with `ignore`"]
         );
     }
 }

@@ -55,6 +55,25 @@ impl Browser {
         Path::new(CHROMIUM).exists() && Path::new(CHROMEDRIVER).exists()
     }
 
+    /// Installs both programs from Debian's packages where they are missing; only root can.
+    pub fn install() -> Result<()> {
+        if Self::is_installed() {
+            return Ok(());
+        }
+        for arguments in
+            [&["update"][..], &["install", "--yes", "--no-install-recommends", "chromium", "chromium-driver"]]
+        {
+            let mut command = Command::new("apt-get");
+            command.arg("--quiet").args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+            let output = command.output().context("run apt-get")?;
+            if !output.status.success() {
+                let last = String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned();
+                bail!("`apt-get {}` failed: {last}\nhint: `apt-get install chromium chromium-driver`", arguments[0]);
+            }
+        }
+        Ok(())
+    }
+
     /// Starts a browser with a new profile and a window of this size.
     pub fn start(width: u16, height: u16) -> Result<Self> {
         if !Self::is_installed() {

@@ -171,12 +171,11 @@ fn plan(args: &Args) -> Vec<Stage> {
     vec![vec![checks], vec![tests], vec![vec![clippy, docs]], vec![clusters], vec![karpenter, beside]]
 }
 
-/// The dashboard in Chromium, where that is installed.
+/// The dashboard in Chromium, which is installed first where it is missing and the user is root.
 fn browser() -> Step {
-    if Browser::is_installed() {
-        Step::tests(BROWSER, &["--workspace", "--", "--ignored", BROWSER_PREFIX])
-    } else {
-        Step::nothing(BROWSER, "no Chromium: `apt-get install chromium chromium-driver`")
+    match Browser::install() {
+        Ok(()) => Step::tests(BROWSER, &["--workspace", "--", "--ignored", BROWSER_PREFIX]),
+        Err(error) => Step::nothing(BROWSER, &format!("no Chromium: {error:#}")),
     }
 }
 

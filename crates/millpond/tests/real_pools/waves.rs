@@ -34,7 +34,7 @@ impl Seen {
             let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
             is_bound && pod.metadata.deletion_timestamp.is_some()
         });
-        self.moved.extend(moved.map(|pod| pod.name_any()));
+        self.moved.extend(moved.map(kube::ResourceExt::name_any));
     }
 
     /// Claims of one round may differ by a second of the clock.

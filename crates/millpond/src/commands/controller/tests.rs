@@ -114,8 +114,8 @@ async fn a_leader_is_ready_once_everything_was_listed() {
 async fn a_process_whose_controllers_panic_again_and_again_gives_its_lease_back_and_fails() {
     let mut stage = Stage::start(Overlays::Panic).await;
     let panicked = |monitor: &Monitor| {
-        let notes = monitor.live().into_iter().filter_map(|check| check.note);
-        notes.into_iter().any(|note| note == "watch of overlays panicked 3 times in ten minutes")
+        let mut notes = monitor.live().into_iter().filter_map(|check| check.note);
+        notes.any(|note| note == "watch of overlays panicked 3 times in ten minutes")
     };
     stage.until("liveness shows the panics", panicked).await;
     assert_ne!(stage.leader().await, "");

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use millpond_api::selector::{self, LabelValues, Requirement};
+use millpond_controllers::capi::autoscale::GroupNodeStanding;
 use millpond_plan::disruption::{DisruptionBlocker, NodeVerdicts, node_verdicts};
 use millpond_plan::model::{CPU, MEMORY, Node, NodeId, PoolId, Snapshot};
 use millpond_plan::plan::Settings;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use crate::commands::format::{memory, percent, span};
 use crate::commands::input::Input;
 use crate::commands::list_output::{self, Grid, List, ListArgs};
+use crate::commands::node_groups::group_nodes;
 use crate::commands::node_totals::{Load, Totals, loads, moment, price, share, state};
 use crate::commands::table::Side::{Left, Right};
 use crate::failure::Failure;
@@ -37,7 +39,10 @@ pub(crate) struct NodeListArgs {
     sort: Sort,
 }
 
-/// Requirements that select nodes.
+/// What keeps a node of a node group, for scripts.
+pub(crate) const NODE_GROUP: &str = "NodeGroup";
+
+/// What is selected by.
 type Selector = Vec<Requirement>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,7 +77,11 @@ fn nodes(args: &NodeListArgs, input: &Input) -> anyhow::Result<Nodes> {
     let mut ids: Vec<NodeId> = (0..snapshot.nodes.len()).map(NodeId::from).filter(wanted).collect();
     sort(&mut ids, args.sort, snapshot, &loads);
     let verdicts = node_verdicts(snapshot, &Settings { consolidate: true, ..Settings::default() });
-    let row = |id: &NodeId| Row::new(snapshot, &verdicts, *id, &loads[id.index()]);
+    let groups = group_nodes(input);
+    let row = |id: &NodeId| {
+        let standing = groups.get(&snapshot.nodes[id.index()].name);
+        Row::new(snapshot, &verdicts, *id, &loads[id.index()]).with_group(standing)
+    };
     let rows = ids.iter().map(row).collect();
     Ok(Nodes { rows, sum: Totals::of(snapshot, &loads, ids) })
 }
@@ -152,6 +161,16 @@ impl Row {
             why: verdict.why(snapshot),
             blocker: verdict.blocker.map(DisruptionBlocker::name),
         }
+    }
+
+    /// The same for a node of a node group, which goes by other rules.
+    fn with_group(mut self, standing: Option<&GroupNodeStanding>) -> Self {
+        if let Some(standing) = standing {
+            self.is_disruptable = standing.is_unneeded;
+            self.why.clone_from(&standing.why);
+            self.blocker = (!standing.is_unneeded).then_some(NODE_GROUP);
+        }
+        self
     }
 
     fn cells(&self, wide: bool) -> Vec<String> {

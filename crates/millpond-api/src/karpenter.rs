@@ -87,13 +87,23 @@ pub mod conditions {
     /// Pool: nodes that are launched come up.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
-    /// The conditions that `Ready` of a claim depends on.
+    /// Pool: a node of it can be launched. Not written as long as nothing has kept one from it.
+    pub const LAUNCHABLE: &str = "Launchable";
+
+    /// What `Ready` of a claim depends on.
     pub const OF_CLAIM: &[&str] = &[LAUNCHED, REGISTERED, INITIALIZED];
     /// The conditions that `Ready` of a pool depends on.
     pub const OF_POOL: &[&str] = &[VALIDATION_SUCCEEDED, NODE_CLASS_READY];
-    /// The conditions that `Ready` of an overlay depends on.
+    /// The same for a pool that can never make a node as it is.
+    pub const OF_HOPELESS_POOL: &[&str] = &[VALIDATION_SUCCEEDED, NODE_CLASS_READY, LAUNCHABLE];
+    /// What `Ready` of an overlay depends on.
     pub const OF_OVERLAY: &[&str] = &[VALIDATION_SUCCEEDED];
 }
+
+/// Reason of [`conditions::LAUNCHABLE`]: the last claim could not be launched, for a reason that holds for the pool.
+pub const LAUNCH_FAILED: &str = "LaunchFailed";
+/// Reason of [`conditions::NODE_CLASS_READY`]: no controller that runs launches nodes of such a class.
+pub const NODE_CLASS_NOT_MANAGED: &str = "NodeClassNotManaged";
 
 /// Label of claims and nodes: the name of their node class is its value.
 pub fn node_class_label(group: &str, kind: &str) -> String {

@@ -17,6 +17,8 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use kube::Client;
 use millpond_api::catalog::{Catalog, config_map};
+use millpond_api::condition::find;
+use millpond_api::karpenter::{NODE_CLASS_NOT_MANAGED, conditions};
 use millpond_api::meta::Invalid;
 use millpond_api::selector::LabelValues;
 use millpond_api::time::Time;
@@ -234,9 +236,9 @@ struct Index {
 impl Index {
     /// Applies an object; returns whether it was accepted.
     fn take<E: std::fmt::Display>(&mut self, kind: StateKind, key: Key, read: Result<Object<'_>, E>) -> bool {
-        let taken = match read {
-            Ok(object) => self.state.apply(&object).map(drop),
-            Err(error) => Err(Invalid::new("", error.to_string())),
+        let (taken, object) = match read {
+            Ok(object) => (self.state.apply(&object).map(drop), Some(object)),
+            Err(error) => (Err(Invalid::new("", error.to_string())), None),
         };
         match taken {
             Ok(()) => {
@@ -246,6 +248,9 @@ impl Index {
             Err(invalid) => {
                 // The previous version of the object must not be planned with either.
                 self.state.delete(kind, &key.namespace, &key.name);
+                if let Some(Object::NodePool(pool)) = &object {
+                    self.state.refuse_pool(pool, format!("it is not valid: {invalid}"));
+                }
                 self.refused.insert((kind, key), invalid);
                 false
             }
@@ -325,7 +330,7 @@ impl Cluster {
     fn feed_state(self: &Arc<Self>) {
         self.feed_pods();
         self.feed_nodes();
-        self.feed(&self.pools, StateKind::NodePool, is_ours);
+        self.feed_pools();
         self.feed_claims();
         self.feed_nominations();
         self.feed(&self.classes, StateKind::NodeClass(ClassKind::Millpond), |_| true);
@@ -340,6 +345,7 @@ impl Cluster {
         self.feed(&self.limit_ranges, StateKind::LimitRange, |_| true);
         self.feed(&self.overlays, StateKind::NodeOverlay, |_| true);
         self.feed(&self.constraints, StateKind::ScalingConstraint, |_| true);
+        self.feed(&self.limits, StateKind::ClusterLimits, |_| true);
         self.feed(&self.catalogs, StateKind::ConfigMap, |_| true);
         self.feed(&self.daemon_sets, StateKind::DaemonSet, |_| true);
         self.feed(&self.namespaces, StateKind::Namespace, |_| true);
@@ -366,6 +372,20 @@ impl Cluster {
             if before.zip(after).is_none_or(|(before, after)| !are_planned_alike(before, after)) {
                 cluster.apply_pod(&key);
             }
+        });
+    }
+
+    /// Pools of other providers are left to their controllers; of those that have none, pods are told.
+    fn feed_pools(self: &Arc<Self>) {
+        self.feed(&self.pools, StateKind::NodePool, is_ours);
+        let cluster = Arc::downgrade(self);
+        self.pools.on_change(move |_, after| {
+            let unmanaged = after.filter(|pool| !is_ours(pool) && is_unmanaged(pool));
+            let (Some(cluster), Some(pool)) = (cluster.upgrade(), unmanaged) else { return };
+            let pool = crate::pools::api_pool(pool);
+            let why = pool.unmanaged_class();
+            cluster.state.lock().state.refuse_pool(&pool, why);
+            cluster.changes.send_modify(|count| *count += 1);
         });
     }
 
@@ -741,6 +761,12 @@ fn plain<K: Kind>(writer: &Writer) -> Arc<Mirror<K>> {
 /// The pool that a claim belongs to.
 pub fn pool_name(claim: &NodeClaim) -> Option<&str> {
     claim.metadata.labels.as_ref()?.get(millpond_api::labels::NODE_POOL).map(String::as_str)
+}
+
+/// Whether it was found that no controller makes nodes of a pool.
+fn is_unmanaged(pool: &NodePool) -> bool {
+    let class = find(&pool.status.conditions, conditions::NODE_CLASS_READY);
+    class.is_some_and(|class| class.is_false() && class.reason == NODE_CLASS_NOT_MANAGED)
 }
 
 /// Whether the nodes of a pool are Millpond's to make.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_api::cluster_limits::ClusterLimitsSpec;
 use millpond_api::karpenter;
 use millpond_api::node_class as api;
 use millpond_plan::market::{Market, Memory};
@@ -27,6 +26,7 @@ use crate::kinds::{NodeClaim, NodeClass, NodePool};
 use crate::launch_backoff::LaunchBackoff;
 use crate::leader_provider::LeaderProvider;
 use crate::metrics::{Measured, Metrics};
+use crate::standings::Standings;
 use crate::stock_outs::StockOuts;
 use crate::termination::TerminationTracker;
 use crate::turn::Turns;
@@ -64,6 +64,8 @@ pub struct Context {
     pub fills: Fills,
     /// The launch health of pools.
     pub health: Health,
+    /// Why pools can make no node.
+    pub(crate) standings: Standings,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Claims that are terminating.
@@ -121,6 +123,7 @@ impl Context {
             launched: broadcast::channel(OUTCOMES).0,
             fills,
             health,
+            standings: Standings::default(),
             metrics,
             terminations,
             events,
@@ -198,9 +201,6 @@ impl Context {
         // Classes repeat what the stock says, later and in whole seconds.
         options.ignore_stock = true;
         options.require_classes = true;
-        for limits in self.cluster.limits.list() {
-            add_limits(&limits.spec, &mut options);
-        }
         let mut snapshot = self.cluster.snapshot(&options).snapshot;
         self.stock_outs.mark_unavailable(&mut snapshot);
         self.launch_backoff.mark(&mut snapshot);
@@ -211,6 +211,19 @@ impl Context {
     /// What made a pod, such as `Deployment/web`.
     pub fn owner_of(&self, namespace: &str, pod: &str) -> Option<String> {
         decisions::owner(&self.cluster, &Key::new(namespace, pod))
+    }
+
+    /// Pools and nodes alone, for what pools can make.
+    pub(crate) fn snapshot_of_pools(&self) -> Snapshot {
+        let mut options = self.cluster.options.snapshot.clone();
+        options.pools_of = PoolsOf::NodePools;
+        options.ignore_stock = true;
+        options.require_classes = true;
+        options.without_pods = true;
+        let mut snapshot = self.cluster.snapshot(&options).snapshot;
+        self.stock_outs.mark_unavailable(&mut snapshot);
+        self.launch_backoff.mark(&mut snapshot);
+        snapshot
     }
 
     /// The market of a snapshot taken by [`Self::snapshot`].
@@ -264,22 +277,6 @@ fn forget_on_change(cluster: &Arc<Cluster>, backoff: &Arc<LaunchBackoff>) {
             }
         }
     });
-}
-
-/// Of several limits the lowest applies.
-fn add_limits(limits: &ClusterLimitsSpec, options: &mut millpond_state::Options) {
-    let lower = |known: Option<u64>, more: Option<u64>| [known, more].into_iter().flatten().min();
-    options.limit_price = lower(options.limit_price, limits.dollars_per_hour.as_ref().map(|dollars| dollars.0));
-    for (name, most) in limits.limits.iter().flat_map(millpond_api::amounts::Amounts::iter) {
-        if name == "nodes" {
-            options.limit_nodes = lower(options.limit_nodes, Some(u64::try_from(most).unwrap_or(0)));
-            continue;
-        }
-        match options.limit_resources.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = (*known).min(most),
-            None => options.limit_resources.push((name.to_owned(), most)),
-        }
-    }
 }
 
 /// A class as the planner and providers read it.

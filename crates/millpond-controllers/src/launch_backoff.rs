@@ -24,6 +24,9 @@ const JITTER: f64 = 0.1;
 /// A pool without failures for this long starts again with the shortest backoff.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 
+/// How the reason of a closed pool begins.
+pub(crate) const CLOSED: &str = "its last launch failed";
+
 #[derive(Debug, Clone)]
 struct Entry {
     failures: u32,
@@ -106,7 +109,7 @@ impl LaunchBackoff {
         let entries = self.entries.lock();
         for pool in &mut snapshot.pools {
             if let Some(entry) = entries.0.get(&pool.name).filter(|entry| entry.until > now) {
-                pool.not_ready.get_or_insert_with(|| format!("its last launch failed: {}", entry.why));
+                pool.not_ready.get_or_insert_with(|| format!("{CLOSED}: {}", entry.why));
             }
         }
     }

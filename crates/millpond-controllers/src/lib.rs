@@ -48,6 +48,7 @@ mod provided;
 pub mod provision;
 pub mod repair;
 pub mod run;
+mod standings;
 pub mod static_pools;
 pub mod stock_outs;
 pub mod termination;

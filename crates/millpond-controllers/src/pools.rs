@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use millpond_api::condition::{self, Conditions};
-use millpond_api::karpenter::{self as api, conditions};
+use millpond_api::condition::{self, Conditions, FALSE};
+use millpond_api::karpenter::{self as api, NODE_CLASS_NOT_MANAGED, conditions};
 use millpond_api::labels::NODE_POOL;
 use millpond_api::meta::Condition;
+use millpond_api::time::Time;
 use millpond_api::{amounts, meta::Invalid};
 use millpond_runtime::error::Result;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::{Key, status_patch};
 use millpond_runtime::queue::Queue;
 use millpond_runtime::worker::Reconcile;
@@ -20,11 +22,17 @@ use millpond_state::objects::Kind as StateKind;
 use crate::cluster::{is_ours, pool_name};
 use crate::context::{Context, api_meta};
 use crate::kinds::{NodeClass, NodePool};
+use crate::standings::Standing;
 
 /// Changes of nodes are gathered for this long: a hundred nodes that come together cost their pool one write.
 const GATHER: Duration = Duration::from_millis(200);
 
-/// Maintains the status of pools.
+/// Pools of other providers are left to their own controller for this long.
+const FOREIGN_AFTER: Duration = Duration::from_secs(30);
+const NOT_MANAGED: EventReason =
+    EventReason { component: "millpond", action: "Plan", reason: "NodeClassNotManaged", warning: true };
+
+/// Keeps the status of pools.
 pub struct Pools {
     context: Arc<Context>,
 }
@@ -47,6 +55,8 @@ impl Pools {
             }
             (None, None) => {}
         });
+        let standings = Arc::clone(queue);
+        context.standings.on_change(move |pool| standings.add(Key::new("", pool)));
         let health = Arc::clone(queue);
         context.health.on_change(move |pool| health.add_after(Key::new("", pool), GATHER));
         let (classes, weak) = (Arc::clone(queue), Arc::downgrade(context));
@@ -75,7 +85,10 @@ impl Reconcile for Pools {
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let cluster = &self.context.cluster;
-        let Some(pool) = cluster.pools.get(key).filter(|pool| is_ours(pool)) else { return Ok(None) };
+        let Some(pool) = cluster.pools.get(key) else { return Ok(None) };
+        if !is_ours(&pool) {
+            return self.look_after_foreign(key, &pool).await;
+        }
         let class = self.context.class(&pool.spec.template.spec.node_class_ref.name);
         let class_generation = class.as_ref().and_then(|class| class.metadata.generation);
         // A class that is away for a while is no change of it.
@@ -83,8 +96,21 @@ impl Reconcile for Pools {
         let mut status = pool.status.clone();
         (status.resources, status.nodes) = self.sums(key);
         let generation = pool.metadata.generation.unwrap_or_default();
-        let mut known = Conditions::new(&mut status.conditions, conditions::OF_POOL, generation, cluster.now());
+        let standing = self.context.standings.of(&key.name);
+        let is_hopeless = standing.as_ref().is_some_and(|standing| standing.is_permanent);
+        let dependents = if is_hopeless { conditions::OF_HOPELESS_POOL } else { conditions::OF_POOL };
+        let was_held = condition::find(&status.conditions, conditions::LAUNCHABLE).is_some();
+        let mut known = Conditions::new(&mut status.conditions, dependents, generation, cluster.now());
         known.initialize();
+        match &standing {
+            Some(Standing { event_reason, message, .. }) => {
+                if known.set(Condition::new(conditions::LAUNCHABLE, FALSE, event_reason.reason, message.as_str())) {
+                    self.context.events.record(&*pool, *event_reason, message.as_str());
+                }
+            }
+            None if was_held => drop(known.set(Condition::holds(conditions::LAUNCHABLE))),
+            None => {}
+        }
         known.set(self.validity(&pool));
         known.set(class_readiness(&pool, class.as_deref()));
         known.set(self.context.health.condition(cluster, &pool, class_generation));
@@ -97,6 +123,31 @@ impl Reconcile for Pools {
 }
 
 impl Pools {
+    /// A pool whose class is of another provider. If nothing has looked at it after a while, nothing will: it says so
+    /// itself. A controller that does look after it writes the same conditions, and is left alone.
+    async fn look_after_foreign(&self, key: &Key, pool: &NodePool) -> Result<Option<Duration>> {
+        let cluster = &self.context.cluster;
+        let is_own = |it: &Condition| it.reason == NODE_CLASS_NOT_MANAGED || it.reason == "UnhealthyDependents";
+        if pool.metadata.deletion_timestamp.is_some() || !pool.status.conditions.iter().all(is_own) {
+            return Ok(None);
+        }
+        let created = pool.metadata.creation_timestamp.as_ref().map(|time| Time(time.0.as_second()));
+        let age = created.map_or(Duration::ZERO, |created| cluster.since(created));
+        if age < FOREIGN_AFTER {
+            return Ok(Some(FOREIGN_AFTER - age));
+        }
+        let mut status = pool.status.clone();
+        let generation = pool.metadata.generation.unwrap_or_default();
+        let message = api_pool(pool).unmanaged_class();
+        let class = Condition::fails(conditions::NODE_CLASS_READY, NODE_CLASS_NOT_MANAGED, message.as_str());
+        Conditions::new(&mut status.conditions, conditions::OF_POOL, generation, cluster.now()).set(class);
+        if let Some(patch) = status_patch(pool, Some(&pool.status), &status) {
+            self.context.events.record(pool, NOT_MANAGED, message);
+            cluster.pools.patch_status(key, &patch).await?;
+        }
+        Ok(None)
+    }
+
     /// The total resources of a pool's nodes, and their number. A claim without a node counts with the capacity of its
     /// status.
     fn sums(&self, pool: &Key) -> (amounts::Amounts, Option<i64>) {

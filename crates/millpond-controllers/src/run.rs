@@ -30,6 +30,7 @@ use crate::pools::Pools;
 use crate::provided::Provided;
 use crate::provision::{Nominator, Provisioner};
 use crate::repair::Repair;
+use crate::standings::StandingsLoop;
 use crate::static_pools::StaticPools;
 
 /// Workers for claims mostly wait: for providers, for writes, for nominations to be observed. With fewer of them new
@@ -100,6 +101,8 @@ impl Controllers {
         controllers.work(Hashes::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         controllers.work(StaticPools::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
+        controllers
+            .run_loop("pools' standings", StandingsLoop::listen(&context), stop, |it, stop| it.run(stop).boxed());
         controllers.run_loop("disruption", Disruptor::new(Arc::clone(&context)), stop, |it, stop| it.run(stop).boxed());
         let queue = Arc::new(Queue::new());
         Buffers::listen(&context, &queue);

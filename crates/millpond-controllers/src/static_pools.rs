@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream;
-use millpond_api::condition::{READY, is_true};
+use millpond_api::condition::find;
+use millpond_api::karpenter::conditions;
 use millpond_plan::disruption::{Residents, pods_cost};
 use millpond_plan::fallback_offers::Contents;
 use millpond_plan::market::Market;
@@ -101,7 +102,7 @@ impl Reconcile for StaticPools {
 
 impl StaticPools {
     async fn add(&self, turn: &Turn<'_>, pool: &NodePool, missing: usize) -> Result<Option<Duration>> {
-        if !is_true(&pool.status.conditions, READY) {
+        if !is_ready(pool) {
             return Ok(None);
         }
         let backoff = &self.context.launch_backoff;
@@ -159,6 +160,15 @@ impl StaticPools {
         deleted.into_iter().collect::<Result<()>>()?;
         Ok(None)
     }
+}
+
+/// Whether pool and class are valid and ready, as the pool is now. Limits that hold a part of its nodes do not keep the
+/// others from being made.
+fn is_ready(pool: &NodePool) -> bool {
+    conditions::OF_POOL.iter().all(|kind| {
+        let found = find(&pool.status.conditions, kind);
+        found.is_some_and(|found| found.is_true() && found.observed_generation == pool.metadata.generation)
+    })
 }
 
 fn wanted(pool: &NodePool) -> Option<usize> {

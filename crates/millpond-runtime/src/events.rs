@@ -26,7 +26,7 @@ const EVENTS_IN_FLIGHT: usize = 2;
 const LONGEST_NOTE: usize = 1024;
 
 /// Who speaks, and in which tone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventReason {
     /// The component in whose name the event is written.
     pub component: &'static str,

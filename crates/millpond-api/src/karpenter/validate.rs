@@ -31,6 +31,13 @@ impl NodePool {
         invalid
     }
 
+    /// What is to be said of a pool whose node class no controller that runs launches nodes of.
+    pub fn unmanaged_class(&self) -> String {
+        let class = &self.spec.template.spec.node_class_ref;
+        let group = if class.group.is_empty() { String::new() } else { format!(".{}", class.group) };
+        format!("no controller that runs here launches nodes of class `{}{group}/{}`", class.kind, class.name)
+    }
+
     /// Nano-dollars per hour that its nodes may cost together.
     pub fn price_limit(&self) -> Option<Result<u64, money::MoneyError>> {
         self.metadata.annotations.get(PRICE_LIMIT_ANNOTATION).map(|text| money::parse(text))

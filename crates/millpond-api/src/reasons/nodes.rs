@@ -39,11 +39,13 @@ pub(super) const LAUNCHES: &[Reason] = &[
     act(
         "LaunchFailed",
         &[
-            Warning("NodeClaim, Pod"),
+            Warning("NodeClaim, Pod, NodePool"),
             Condition("NodeClaim", "Launched=Unknown"),
             Condition("NodePool", "NodeRegistrationHealthy=False"),
+            Condition("NodePool", "Launchable=False"),
         ],
-        "the provider's call failed; it is repeated after 1 s, then later each time, up to 1 min",
+        "the provider's call failed; it is repeated after 1 s, then later each time, up to 1 min. `Launchable=False`: the \
+         pool takes no part in plans for a while",
         "read the provider's message; rights and network are the usual causes",
     ),
     act(
@@ -263,6 +265,37 @@ pub(super) const POOLS: &[Reason] = &[
         &[Condition("NodePool", "NodeClassReady=False")],
         "the NodeClass is being deleted; it stays until its claims are gone",
         "name another class in the pool",
+    ),
+    act(
+        "NodeClassNotManaged",
+        &[Condition("NodePool", "NodeClassReady=False"), Warning("NodePool")],
+        "the class is of another provider, and for 30 s no controller has looked at the pool",
+        "name a NodeClass of `millpond.dev`, or run the controller of that provider",
+    ),
+    act(
+        "NoCompatibleInstanceTypes",
+        &[Condition("NodePool", "Launchable=False"), Warning("NodePool")],
+        "the pool's own requirements leave no instance type; the message has the one that took the last type, and the \
+         nearest value. The pool is not `Ready`",
+        "correct the requirement; `millpond explain pool/NAME` counts the types that each requirement leaves",
+    ),
+    act(
+        "OutOfStock",
+        &[Condition("NodePool", "Launchable=False"), Warning("NodePool")],
+        "none of the pool's offerings could be had lately; they are tried again by themselves",
+        "nothing at once; if it lasts: allow more types, zones or capacity types",
+    ),
+    act(
+        "LimitReached",
+        &[Condition("NodePool", "Launchable=False"), Warning("NodePool")],
+        "`spec.limits` leaves no room for the smallest node. If it never does, the pool is not `Ready`",
+        "raise the limit",
+    ),
+    act(
+        "ClusterLimitReached",
+        &[Condition("NodePool", "Launchable=False"), Warning("NodePool")],
+        "a ClusterLimits object leaves no room for the smallest node of the pool",
+        "raise the limit",
     ),
     info(
         "NodeClassReadinessUnknown",

@@ -44,6 +44,14 @@ pub struct ScalingConstraintSpec {
     pub node_pools: Vec<NodePool>,
 }
 
+impl ScalingConstraintSpec {
+    /// How long a type is left alone where it could not be had: by the pool that has it, else by the constraint.
+    pub fn backoff_of(&self, instance_type: &str) -> Option<BackoffPolicy> {
+        let has = |pool: &&NodePool| pool.node_templates.iter().any(|of| of.instance_type == instance_type);
+        self.node_pools.iter().filter(has).find_map(|pool| pool.backoff_policy).or(self.default_backoff_policy)
+    }
+}
+
 /// What is known of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct ScalingConstraintStatus {
@@ -60,6 +68,13 @@ pub struct BackoffPolicy {
     pub initial_backoff: Duration,
     /// The longest, as it grows.
     pub max_backoff: Duration,
+}
+
+impl Default for BackoffPolicy {
+    /// Karpenter's three minutes, growing to half an hour.
+    fn default() -> Self {
+        Self { initial_backoff: Duration(180), max_backoff: Duration(1_800) }
+    }
 }
 
 /// How nodes leave. The Scaling Advisor has no settings for it yet.

@@ -155,5 +155,6 @@ fn bought(snapshot: &mut Snapshot, of: TypeId, zone: &str, name: &str) -> Node {
         expiry: Expiry::default(),
         ends_in_time: false,
         ready: true,
+        waits_for: None,
     }
 }

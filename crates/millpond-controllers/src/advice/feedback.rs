@@ -93,12 +93,7 @@ impl Feedback {
 
 /// How long a type is left alone: by the pool that has it, else by the constraint, else as for all others.
 fn backoff(constraint: Option<&ScalingConstraint>, instance_type: &str) -> Backoff {
-    let spec = constraint.map(|constraint| &constraint.spec);
-    let pools = spec.iter().flat_map(|spec| &spec.node_pools);
-    let mut having =
-        pools.filter(|pool| pool.node_templates.iter().any(|template| template.instance_type == instance_type));
-    let of_pool = having.find_map(|pool| pool.backoff_policy);
-    let policy: Option<BackoffPolicy> = of_pool.or_else(|| spec.and_then(|spec| spec.default_backoff_policy));
+    let policy: Option<BackoffPolicy> = constraint.and_then(|constraint| constraint.spec.backoff_of(instance_type));
     let seconds =
         |duration: millpond_api::duration::Duration| Duration::from_secs(u64::try_from(duration.0).unwrap_or(0));
     policy.map_or_else(Backoff::default, |policy| Backoff {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use millpond_plan::disruption::{Accounts, DisruptionBlocker, consolidate};
+use millpond_plan::disruption::{Accounts, DisruptionBlocker, consolidate, name_binding_budgets};
 use millpond_plan::market::Market;
 use millpond_plan::model::{
     DisruptionReason, Node, NodeId, NodeState, Pod, PodId, PodKind, PodState, Seconds, Snapshot,
@@ -58,7 +58,8 @@ impl Evaluation {
         let settings = Settings { consolidate: true, ..Settings::default() };
         let waiting = millpond_plan::plan_on(&snapshot, &market, &Settings { consolidate: false, ..settings });
         let buffers = buffers(&snapshot, &waiting.plan);
-        let consolidated = consolidate(&snapshot, &market, waiting, &settings);
+        let mut consolidated = consolidate(&snapshot, &market, waiting, &settings);
+        name_binding_budgets(&snapshot, &market, &settings, &mut consolidated);
         let (plan, kept) = (consolidated.outcome.plan, consolidated.kept);
         let wave_ends = wave.map(|began| began + LONGEST_WAVE);
         Self { snapshot, market, plan, kept, buffers, spared, wave_ends, fixed, never_initialized }

@@ -25,7 +25,7 @@ const TERMINATING: EventReason = event_reason("DisruptionTerminating");
 /// The last recorded reason of each node and pool.
 #[derive(Default)]
 pub(super) struct ReportedReasons {
-    nodes: HashMap<String, &'static str>,
+    nodes: HashMap<String, String>,
     pools: HashMap<String, usize>,
 }
 
@@ -44,10 +44,11 @@ impl ReportedReasons {
                 continue;
             };
             let Some(event_reason) = event_reason_of(blocker) else { continue };
-            seen.insert(node.name.clone(), blocker.name());
-            if self.nodes.get(&node.name) != Some(&blocker.name()) {
-                about_node(context, &node.name, event_reason, &sentence(&blocker.sentence(snapshot)));
+            let note = sentence(&blocker.sentence(snapshot));
+            if self.nodes.get(&node.name) != Some(&note) {
+                about_node(context, &node.name, event_reason, &note);
             }
+            seen.insert(node.name.clone(), note);
         }
         self.nodes = seen;
         self.budgets(context, snapshot, kept);
@@ -82,6 +83,7 @@ fn event_reason_of(blocker: &DisruptionBlocker) -> Option<EventReason> {
         | DisruptionBlocker::Evictions(..)
         | DisruptionBlocker::LeastNodes(_) => Some(BLOCKED),
         DisruptionBlocker::ConsolidationOff
+        | DisruptionBlocker::Budget { together: true, .. }
         | DisruptionBlocker::OnlyWhenEmpty
         | DisruptionBlocker::Unpriced
         | DisruptionBlocker::NoPlace(..)

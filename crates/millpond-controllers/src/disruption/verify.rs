@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(verdicts(&bound, &[&[("idle", Empty)]]), ["it has pods that need another place"]);
         let mut closed = cluster(|cluster| cluster);
         closed.pools[0].disruption.budgets[0].nodes = Nodes::Count(1);
-        let used = "budget 1 of its pool allows 1 node to be away at once, 1 is";
+        let used = "budget 1 (`nodes: 1`) of its pool allows 1 node to be away at once, 1 is";
         let both: &[&[_]] = &[&[("goes", Drifted)], &[("idle", Empty)]];
         assert_eq!(verdicts(&closed, both), ["goes", used]);
         // One that goes for another reason uses it up as well.

@@ -46,7 +46,7 @@ fn check_removals(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let forced = forced(cluster);
     for pod in evicted(cluster) {
         let Some(node) = pod.node else { continue };
-        if cluster.class(pod.class).kind == PodKind::Bare {
+        if !forced.contains(&node) && cluster.class(pod.class).kind == PodKind::Bare {
             let node = snapshot.nodes[node.index()].name.clone();
             found.push(Violation::Lost { pod: pod_name(cluster, pod), node });
         }

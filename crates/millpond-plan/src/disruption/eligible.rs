@@ -20,9 +20,11 @@ pub enum DisruptionBlocker {
     Unmanaged,
     /// The node is being removed already.
     Leaving,
-    /// The node is still starting.
-    Starting,
-    /// The node has never been initialized.
+    /// It goes already, and this keeps a pod of it from being evicted.
+    DrainBlocked(Box<DisruptionBlocker>),
+    /// It is not there yet.
+    Starting(NodeId),
+    /// It never became ready for pods.
     NotInitialized,
     /// The node has the annotation `karpenter.sh/do-not-disrupt`.
     NodeDoNotDisrupt,
@@ -60,7 +62,9 @@ pub enum DisruptionBlocker {
     OnlyWhenEmpty,
     /// The pool's disruption budgets are used up.
     Budget {
-        /// Nodes that the budget allows to be disrupted at a time.
+        /// The pool.
+        pool: PoolId,
+        /// How many nodes may be away at once.
         allowed: u64,
         /// Nodes that are being removed or are not ready.
         busy: u64,
@@ -70,6 +74,8 @@ pub enum DisruptionBlocker {
         opens: Option<Seconds>,
         /// Why the schedule of the budget is invalid, if it is.
         error: Option<String>,
+        /// Whether the node would go if more nodes were allowed to go with it.
+        together: bool,
     },
     /// The pool would fall below its minimum number of nodes.
     LeastNodes(u64),
@@ -94,7 +100,8 @@ impl DisruptionBlocker {
         match self {
             Self::Unmanaged => "Unmanaged",
             Self::Leaving => "Leaving",
-            Self::Starting => "Starting",
+            Self::DrainBlocked(_) => "DrainBlocked",
+            Self::Starting(_) => "Starting",
             Self::NotInitialized => "NotInitialized",
             Self::NodeDoNotDisrupt => "NodeDoNotDisrupt",
             Self::PodDoNotDisrupt(..) => "PodDoNotDisrupt",
@@ -134,7 +141,11 @@ impl DisruptionBlocker {
         match self {
             Self::Unmanaged => "no pool manages it".to_owned(),
             Self::Leaving => "it is being removed already".to_owned(),
-            Self::Starting => "it is still starting".to_owned(),
+            Self::DrainBlocked(why) => format!("it is being removed and waits: {}", why.sentence(snapshot)),
+            Self::Starting(node) => match &snapshot.nodes[node.index()].waits_for {
+                Some(what) => format!("it is still starting: {what}"),
+                None => "it is still starting".to_owned(),
+            },
             Self::NotInitialized => "it has not become ready for pods yet".to_owned(),
             Self::NodeDoNotDisrupt => "it is annotated `karpenter.sh/do-not-disrupt`".to_owned(),
             Self::PodDoNotDisrupt(one, None) => format!("pod {} is annotated `karpenter.sh/do-not-disrupt`", pod(one)),
@@ -181,14 +192,19 @@ impl DisruptionBlocker {
                     budget + 1
                 )
             }
-            Self::Budget { allowed, busy, budget, opens, error: None } => {
+            Self::Budget { pool, allowed, busy, budget, opens, error: None, together } => {
                 let when = match opens {
                     Some(opens) if *opens > snapshot.now => format!("; the next chance is at {}", time(*opens)),
                     _ => String::new(),
                 };
+                let with = if *together { "; with others at once it would go, as that costs less" } else { "" };
+                let field = snapshot.pools[pool.index()].disruption.budgets.get(*budget);
+                let field = field.map_or_else(String::new, |budget| format!(" (`nodes: {}`)", budget.nodes));
                 let budget = budget + 1;
                 let (nodes, are) = (count(*allowed, "node"), if *busy == 1 { "is" } else { "are" });
-                format!("budget {budget} of its pool allows {nodes} to be away at once, {busy} {are}{when}")
+                format!(
+                    "budget {budget}{field} of its pool allows {nodes} to be away at once, {busy} {are}{when}{with}"
+                )
             }
             Self::LeastNodes(nodes) => format!("its pool keeps at least {}", count(*nodes, "node")),
             Self::Unpriced => "its price is not known, so savings are unknown".to_owned(),
@@ -269,10 +285,23 @@ impl Accounts {
         node: NodeId,
         reason: DisruptionReason,
     ) -> Result<PoolId, DisruptionBlocker> {
+        let pool = self.eligible_but_for_budgets(snapshot, node, reason)?;
+        self.within_budget(snapshot, pool, reason)?;
+        self.above_least(snapshot, pool, reason)?;
+        Ok(pool)
+    }
+
+    /// The same, whatever the pool's budgets and its least number of nodes say.
+    pub(super) fn eligible_but_for_budgets(
+        &self,
+        snapshot: &Snapshot,
+        node: NodeId,
+        reason: DisruptionReason,
+    ) -> Result<PoolId, DisruptionBlocker> {
         let of = &snapshot.nodes[node.index()];
-        let pool = alive(of)?;
+        let pool = alive(of, node)?;
         applies(snapshot, of, &snapshot.pools[pool.index()], reason, self.is_empty(snapshot, node))?;
-        self.check_rules(snapshot, node, reason)?;
+        self.check_holders(snapshot, node, reason)?;
         Ok(pool)
     }
 
@@ -284,23 +313,34 @@ impl Accounts {
         node: NodeId,
         reason: DisruptionReason,
     ) -> Result<(), DisruptionBlocker> {
+        let pool = snapshot.nodes[node.index()].pool.ok_or(DisruptionBlocker::Unmanaged)?;
+        self.check_holders(snapshot, node, reason)?;
+        self.within_budget(snapshot, pool, reason)?;
+        self.above_least(snapshot, pool, reason)
+    }
+
+    /// Whether neither the node nor its pods opt out.
+    fn check_holders(
+        &self,
+        snapshot: &Snapshot,
+        node: NodeId,
+        reason: DisruptionReason,
+    ) -> Result<(), DisruptionBlocker> {
         let of = &snapshot.nodes[node.index()];
-        let pool = of.pool.ok_or(DisruptionBlocker::Unmanaged)?;
         if of.do_not_disrupt {
             return Err(DisruptionBlocker::NodeDoNotDisrupt);
         }
         let forced = is_forced(of, reason);
         for &pod in self.residents.of(node) {
             match undisturbed(snapshot, pod) {
-                Err(DisruptionBlocker::PodDoNotDisrupt(..)) if forced => {}
+                Err(DisruptionBlocker::PodDoNotDisrupt(..) | DisruptionBlocker::PodWithoutOwner(_)) if forced => {}
                 other => other?,
             }
         }
         for pod in self.residents.movers(snapshot, node).filter(|_| !forced) {
             self.evictions.check(snapshot, pod).map_err(|blocker| DisruptionBlocker::Evictions(pod, blocker))?;
         }
-        self.within_budget(snapshot, pool, reason)?;
-        self.above_least(snapshot, pool, reason)
+        Ok(())
     }
 
     /// Charges the evictions of a node's pods to their PodDisruptionBudgets.
@@ -317,7 +357,22 @@ impl Accounts {
         self.evictions.take(snapshot, movers).map_err(|(pod, blocker)| DisruptionBlocker::Evictions(pod, blocker))
     }
 
-    /// Whether no pod of a node has to move, and no buffer needs its capacity.
+    /// What keeps a pod of a node that goes already from being evicted, if something does.
+    pub(super) fn drain_blocker(&self, snapshot: &Snapshot, node: NodeId) -> Option<DisruptionBlocker> {
+        if snapshot.nodes[node.index()].ends_in_time {
+            return None;
+        }
+        let mut movers = self.residents.movers(snapshot, node);
+        movers.find_map(|pod| {
+            let held = undisturbed(snapshot, pod).err();
+            held.filter(|held| matches!(held, DisruptionBlocker::PodDoNotDisrupt(..))).or_else(|| {
+                let refused = self.evictions.check(snapshot, pod).err();
+                refused.map(|refused| DisruptionBlocker::Evictions(pod, refused))
+            })
+        })
+    }
+
+    /// Whether no pod of a node needs another place, and no buffer its room.
     pub fn is_empty(&self, snapshot: &Snapshot, node: NodeId) -> bool {
         self.residents.movers(snapshot, node).next().is_none() && !self.buffered.contains(&node)
     }
@@ -344,17 +399,18 @@ impl Accounts {
     pub(super) fn used_up(&self, pool: PoolId, reason: DisruptionReason, opens: Option<Seconds>) -> DisruptionBlocker {
         let allowance = self.budgets.allowance(pool, reason);
         DisruptionBlocker::Budget {
+            pool,
             allowed: allowance.nodes.unwrap_or(0),
             busy: self.budgets.busy(pool),
             budget: allowance.budget.unwrap_or(0),
             opens,
             error: allowance.error.as_ref().map(ToString::to_string),
+            together: false,
         }
     }
 
-    /// Whether the pool stays above its minimum number of nodes without this node. Drifted and expired nodes are
-    /// replaced, so they do not count.
-    fn above_least(
+    /// Whether the pool can lose a node for good. A drifted or expired one that is replaced does not count.
+    pub(super) fn above_least(
         &self,
         snapshot: &Snapshot,
         pool: PoolId,
@@ -370,12 +426,12 @@ impl Accounts {
 const ORDER: [DisruptionReason; 4] =
     [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Expired, DisruptionReason::Underutilized];
 
-/// The pool of a node that is managed, initialized and not being removed.
-fn alive(node: &Node) -> Result<PoolId, DisruptionBlocker> {
+/// Whether a node is one of ours, and at work.
+fn alive(node: &Node, id: NodeId) -> Result<PoolId, DisruptionBlocker> {
     let pool = node.pool.ok_or(DisruptionBlocker::Unmanaged)?;
     match node.state {
         NodeState::Leaving => Err(DisruptionBlocker::Leaving),
-        NodeState::Starting => Err(DisruptionBlocker::Starting),
+        NodeState::Starting => Err(DisruptionBlocker::Starting(id)),
         NodeState::Running if node.initialized.is_none() => Err(DisruptionBlocker::NotInitialized),
         NodeState::Running => Ok(pool),
     }

@@ -48,5 +48,5 @@ pub use cron::{Cron, CronError};
 pub use eligible::{Accounts, DisruptionBlocker};
 pub use pdb::{EvictionLedger, EvictionRefusal, Evictions};
 pub use residents::{Residents, moves};
-pub use verdict::{NodeVerdict, NodeVerdicts, VerdictRef, node_verdict, node_verdicts};
+pub use verdict::{NodeVerdict, NodeVerdicts, VerdictRef, name_binding_budgets, node_verdict, node_verdicts};
 pub use window::{ScheduleError, Window};

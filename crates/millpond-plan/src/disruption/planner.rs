@@ -154,18 +154,15 @@ impl<'s> Planner<'s> {
 
     pub(super) fn keep(&mut self, node: NodeId, blocker: DisruptionBlocker) {
         let known = self.kept[node.index()].as_ref();
-        // For a drifted or expired node the blocker of that reason is more useful than the one of consolidation. And
-        // where no offering fits a pod, a failed consolidation explains nothing either.
+        // What keeps a drifted or expired node is its reason to stay, not that consolidation would not consider it or
+        // would save nothing.
         let outdated = outdated(self.state.snapshot, self.node(node));
         let idle = matches!(blocker, DisruptionBlocker::ConsolidationOff | DisruptionBlocker::OnlyWhenEmpty);
         let vain = matches!(
             blocker,
             DisruptionBlocker::NoPlace(..) | DisruptionBlocker::NoSaving | DisruptionBlocker::NotWorthwhile
         );
-        let says_more = known.is_some_and(|known| match known {
-            DisruptionBlocker::NoPlace(..) => idle || vain,
-            known => idle && !known.is_inapplicable(),
-        });
+        let says_more = known.is_some_and(|known| (idle || vain) && !known.is_inapplicable());
         if !(outdated && says_more) {
             self.kept[node.index()] = Some(blocker);
         }

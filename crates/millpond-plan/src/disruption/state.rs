@@ -127,14 +127,12 @@ impl<'s> State<'s> {
     /// Removes a node for a reason: charges the budgets, lifts its pods and closes it. Returns the pods, or the blocker
     /// if nothing was changed.
     pub(super) fn take(&mut self, node: NodeId, reason: DisruptionReason) -> Result<Vec<PodId>, DisruptionBlocker> {
-        if let Some(pool) = self.snapshot.nodes[node.index()].pool
-            && self.accounts.budgets.left(pool, reason) == Some(0)
-        {
-            // The time when the budget opens matters only to a question about a single node, so it is not computed
-            // here.
+        let pool = self.accounts.eligible_but_for_budgets(self.snapshot, node, reason)?;
+        if self.accounts.budgets.left(pool, reason) == Some(0) {
+            // When the window opens matters only for a question about one node.
             return Err(self.accounts.used_up(pool, reason, None));
         }
-        let pool = self.accounts.eligible(self.snapshot, node, reason)?;
+        self.accounts.above_least(self.snapshot, pool, reason)?;
         let residents = self.accounts.residents.of(node);
         let topology = self.cluster.topology();
         let ending = |pod: &&PodId| {

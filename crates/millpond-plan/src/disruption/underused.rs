@@ -64,11 +64,11 @@ impl Planner<'_> {
     fn refused(&self, node: NodeId) -> Option<DisruptionBlocker> {
         let accounts = &self.state.accounts;
         let reason = self.reason_for(node, DisruptionReason::Underutilized);
-        let pool = self.node(node).pool?;
-        if accounts.budgets.left(pool, reason) == Some(0) {
-            return Some(accounts.used_up(pool, reason, None));
+        match accounts.eligible_but_for_budgets(self.state.snapshot, node, reason) {
+            Err(blocker) => Some(blocker),
+            Ok(pool) if accounts.budgets.left(pool, reason) == Some(0) => Some(accounts.used_up(pool, reason, None)),
+            Ok(pool) => accounts.above_least(self.state.snapshot, pool, reason).err(),
         }
-        accounts.eligible(self.state.snapshot, node, reason).err()
     }
 
     /// A pod of the node that no other node has capacity for. If there is one, a trial would fail.

@@ -4,7 +4,7 @@ use super::budget::REASONS;
 use super::consolidate::{Consolidated, consolidate};
 use super::eligible::{Accounts, DisruptionBlocker};
 use crate::market::Market;
-use crate::model::{DisruptionReason, NodeId, NodeState, Seconds, Snapshot};
+use crate::model::{DisruptionReason, NodeId, NodeState, PoolId, Seconds, Snapshot};
 use crate::plan::{Outcome, Removal, Settings};
 use crate::solve;
 
@@ -46,14 +46,65 @@ pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
     let waiting = solve::plan_on(snapshot, &market, &Settings { consolidate: false, ..*settings });
     let mut accounts = Accounts::new(snapshot);
     accounts.keep_buffers(snapshot, &waiting.plan);
-    let Consolidated { outcome, mut kept } = consolidate(snapshot, &market, waiting, settings);
-    for (node, kept) in snapshot.nodes.iter().zip(&mut kept) {
-        // A node that is being removed has no other verdict, whether or not a pool manages it.
+    let mut consolidated = consolidate(snapshot, &market, waiting, settings);
+    name_binding_budgets(snapshot, &market, settings, &mut consolidated);
+    let Consolidated { outcome, mut kept } = consolidated;
+    for (index, (node, kept)) in snapshot.nodes.iter().zip(&mut kept).enumerate() {
+        // For a node that is leaving this is the only reason, whatever manages it.
         if node.state == NodeState::Leaving {
-            *kept = Some(DisruptionBlocker::Leaving);
+            let blocked = accounts.drain_blocker(snapshot, NodeId::from(index));
+            let blocked = blocked.map(|why| DisruptionBlocker::DrainBlocked(Box::new(why)));
+            *kept = Some(blocked.unwrap_or(DisruptionBlocker::Leaving));
         }
     }
     NodeVerdicts { outcome, kept, accounts }
+}
+
+/// Of larger clusters only nodes that a budget refuses by itself are told to stay for it: planning twice would take
+/// too long.
+const MOST_PLANNED_TWICE: usize = 500;
+
+/// Nodes that seem to stay because nothing is saved, though together with others they would go, stay for the budgets
+/// that do not let so many go at once. That is found by planning again without budgets.
+pub fn name_binding_budgets(
+    snapshot: &Snapshot,
+    market: &Market,
+    settings: &Settings,
+    consolidated: &mut Consolidated,
+) {
+    let accounts = Accounts::new(snapshot);
+    let reason = DisruptionReason::Underutilized;
+    let pool_of = |node: usize| snapshot.nodes[node].pool;
+    let is_limited = |pool: PoolId| {
+        let nodes = snapshot.nodes.iter().filter(|node| node.pool == Some(pool)).count() as u64;
+        accounts.budgets.left(pool, reason).is_some_and(|left| left < nodes)
+    };
+    let asks = |blocker: &Option<DisruptionBlocker>| {
+        matches!(blocker, Some(DisruptionBlocker::NoSaving | DisruptionBlocker::NoPlace(..)))
+    };
+    let asking: Vec<(usize, PoolId)> = (0..snapshot.nodes.len())
+        .filter(|&node| asks(&consolidated.kept[node]))
+        .filter_map(|node| Some((node, pool_of(node).filter(|pool| is_limited(*pool))?)))
+        .collect();
+    if asking.is_empty() || snapshot.nodes.len() > MOST_PLANNED_TWICE {
+        return;
+    }
+    let mut free = snapshot.clone();
+    free.pools.iter_mut().for_each(|pool| pool.disruption.budgets.clear());
+    let waiting = solve::plan_on(&free, market, &Settings { consolidate: false, ..*settings });
+    let freely = consolidate(&free, market, waiting, settings).outcome;
+    if freely.report.cost_after >= consolidated.outcome.report.cost_after {
+        return;
+    }
+    let goes: Vec<NodeId> = freely.plan.removals.iter().flat_map(|removal| removal.nodes.iter().copied()).collect();
+    for (node, pool) in asking.into_iter().filter(|(node, _)| goes.contains(&NodeId::from(*node))) {
+        let opens = accounts.budgets.opens(pool, reason, snapshot.now);
+        let mut blocker = accounts.used_up(pool, reason, opens);
+        if let DisruptionBlocker::Budget { together, .. } = &mut blocker {
+            *together = true;
+        }
+        consolidated.kept[node] = Some(blocker);
+    }
 }
 
 impl NodeVerdicts {
@@ -109,7 +160,8 @@ impl NodeVerdict {
 impl VerdictRef<'_> {
     /// Whether the node is removed by this plan or is being removed already.
     pub fn is_disruptable(&self) -> bool {
-        self.removal.is_some() || self.blocker == Some(&DisruptionBlocker::Leaving)
+        let goes = matches!(self.blocker, Some(DisruptionBlocker::Leaving | DisruptionBlocker::DrainBlocked(_)));
+        self.removal.is_some() || goes
     }
 
     /// Why the node is removed or stays, in words.

@@ -105,6 +105,36 @@ impl<'a> Inquiry<'a> {
         funnel.steps
     }
 
+    /// How many labels that the class asks for are none that the pool's nodes can have, whatever types are left to it:
+    /// first those that users make up, which pick a pool as its name does, then those that every cluster has.
+    pub(super) fn label_distance(&self, pool: PoolId) -> (usize, usize) {
+        let snapshot = self.snapshot;
+        let of = &snapshot.pools[pool.index()];
+        let is_usual = |key: Symbol| key != snapshot.names.pool && snapshot.well_known.contains(&key);
+        let lacks = |(key, wanted): &(Symbol, &Requirement)| match of.requirements.get(*key) {
+            Some(has) => !has.intersects(wanted, &snapshot.symbols),
+            None => !wanted.allows_missing() && !is_usual(*key),
+        };
+        let distances = self.class().node_terms.iter().map(|term| {
+            let lacking: Vec<Symbol> = term.iter().filter(lacks).map(|(key, _)| key).collect();
+            let usual = lacking.iter().filter(|key| is_usual(**key)).count();
+            (lacking.len() - usual, usual)
+        });
+        distances.min().unwrap_or_default()
+    }
+
+    /// Whether a pool that is not ready would have something for the class if it were, stock and limits aside.
+    pub(super) fn would_take(&self, pool: PoolId) -> bool {
+        if self.snapshot.pools[pool.index()].not_ready.is_none() {
+            return false;
+        }
+        let mut funnel = Funnel { left: self.market.of_pool(pool).clone(), steps: Vec::new() };
+        for ask in [Self::ask_taints, Self::ask_labels, Self::ask_volumes, Self::ask_resources] {
+            ask(self, pool, &mut funnel);
+        }
+        !funnel.left.is_empty()
+    }
+
     fn ask_pool(&self, pool: PoolId, funnel: &mut Funnel) {
         let of = &self.snapshot.pools[pool.index()];
         if self.class().problem.is_some() {

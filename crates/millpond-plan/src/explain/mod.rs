@@ -24,7 +24,7 @@ mod words;
 pub use edit::{Edit, LimitOf};
 pub use funnel::Subject;
 pub use miss::{Miss, NearMiss};
-pub use pool::{PoolStanding, explain_pool};
+pub use pool::{PoolStanding, explain_pool, explain_pools};
 pub use suggest::Suggestion;
 pub use verdict::verdict;
 
@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster_state::{NodeSlotId, needs_place};
 use crate::market::{Market, usable};
-use crate::model::{NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
+use crate::model::{NodeId, NodeState, PodId, PodKind, PodState, PoolId, Snapshot};
 use crate::plan::{Outcome, PoolVerdict, Rule, Settings, Target, Verdict};
 use after::After;
 use funnel::{Inquiry, Step};
@@ -198,17 +198,28 @@ fn placed_message(inquiry: &Inquiry<'_>, outcome: &Outcome, funnels: &[Vec<Step>
     let name = |node: &NodeId| &snapshot.nodes[node.index()].name;
     match standing {
         Standing::Running(node) => format!("it runs on node {}", name(node)),
-        Standing::Expected(node) => format!("room is kept for it on node {}", name(node)),
+        Standing::Expected(node) => format!("room is kept for it on node {}{}", name(node), starting(snapshot, *node)),
         Standing::Leaving => "it is going away and needs no new place".to_owned(),
         Standing::Gated => {
             "it waits behind a scheduling gate: nothing is planned for it until the gate is gone".to_owned()
         }
         Standing::Daemon => "it is of a DaemonSet and comes with its node".to_owned(),
-        Standing::Planned(Target::Existing(node)) => {
-            format!("node {} has room for it, and costs nothing more", name(node))
-        }
+        Standing::Planned(Target::Existing(node)) => match starting(snapshot, *node) {
+            starts if starts.is_empty() => format!("node {} has room for it, and costs nothing more", name(node)),
+            starts => format!("it is planned on node {}{starts}", name(node)),
+        },
         Standing::Planned(Target::New(number)) => new_node_message(inquiry, outcome, funnels, *number),
         Standing::Unplaced => "there is no place for it".to_owned(),
+    }
+}
+
+/// What is to be said of a node that is not there yet, and nothing of any other.
+fn starting(snapshot: &Snapshot, node: NodeId) -> String {
+    let of = &snapshot.nodes[node.index()];
+    match (&of.waits_for, of.state) {
+        (Some(what), NodeState::Starting) => format!(", which is still starting: {what}"),
+        (None, NodeState::Starting) => ", which is still starting".to_owned(),
+        _ => String::new(),
     }
 }
 

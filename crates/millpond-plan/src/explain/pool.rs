@@ -15,9 +15,11 @@ use crate::symbol::Symbol;
 pub struct PoolStanding {
     /// The pool.
     pub pool: PoolId,
-    /// Why the pool can create no node now; `None` if it can.
+    /// Why it can make no node now; none if it can, or if it has all that it should have.
     pub verdict: Option<PoolVerdict>,
-    /// Number of the provider's types.
+    /// Whether neither time nor nodes that go will help: something about the pool, its class or the limits must change.
+    pub is_permanent: bool,
+    /// Types that its provider has.
     pub types: usize,
     /// Types that are left after each of its requirements, by the name of the label.
     pub steps: Vec<(Symbol, usize)>,
@@ -27,10 +29,26 @@ pub struct PoolStanding {
     pub cheapest: Option<String>,
 }
 
-/// What a pool can buy; if that is nothing, why.
+impl PoolStanding {
+    /// Why it can make no node now, in one sentence: what conditions, events and commands say.
+    pub fn why(&self) -> Option<&str> {
+        let message = self.verdict.as_ref()?.message.as_str();
+        Some(message.strip_prefix(reason::NOT_READY).unwrap_or(message))
+    }
+}
+
+/// What a pool can buy, and if that is nothing, why.
 pub fn explain_pool(snapshot: &Snapshot, pool: PoolId) -> PoolStanding {
-    let market = Market::new(snapshot);
-    let usage = Usage::by_pool(snapshot);
+    standing(snapshot, &Market::new(snapshot), &Usage::by_pool(snapshot), pool)
+}
+
+/// The same for all pools, in their order.
+pub fn explain_pools(snapshot: &Snapshot) -> Vec<PoolStanding> {
+    let (market, usage) = (Market::new(snapshot), Usage::by_pool(snapshot));
+    (0..snapshot.pools.len()).map(|pool| standing(snapshot, &market, &usage, PoolId::from(pool))).collect()
+}
+
+fn standing(snapshot: &Snapshot, market: &Market, usage: &[Usage], pool: PoolId) -> PoolStanding {
     let offers = market.of_pool(pool);
     let mut left: Vec<TypeId> = snapshot.pools[pool.index()].types.clone();
     let mut steps = Vec::new();
@@ -47,13 +65,21 @@ pub fn explain_pool(snapshot: &Snapshot, pool: PoolId) -> PoolStanding {
     let mut buyable = offers.clone();
     buyable.intersect(market.available());
     let cheapest = buyable.iter().min_by_key(|&offer| (market.offer(offer).price, offer));
+    let verdict = verdict(snapshot, market, usage, pool, buyable.clone());
+    let is_permanent = verdict.as_ref().is_some_and(|verdict| match verdict.rule {
+        Rule::PoolRequirements => true,
+        Rule::PoolLimit => fixed_beyond_limit(snapshot, pool).is_some() || never_within_limits(snapshot, market, pool),
+        Rule::ClusterLimit => never_within_limits(snapshot, market, pool),
+        _ => false,
+    });
     PoolStanding {
         pool,
-        verdict: verdict(snapshot, &market, &usage, pool, offers, buyable.clone()),
+        verdict,
+        is_permanent,
         types: snapshot.pools[pool.index()].types.len(),
         steps,
         left: types.len(),
-        cheapest: cheapest.map(|offer| in_words(snapshot, &market, offer)),
+        cheapest: cheapest.map(|offer| in_words(snapshot, market, offer)),
     }
 }
 
@@ -70,10 +96,10 @@ fn verdict(
     market: &Market,
     usage: &[Usage],
     pool: PoolId,
-    offers: &BitSet,
-    mut buyable: BitSet,
+    buyable: BitSet,
 ) -> Option<PoolVerdict> {
     let of = &snapshot.pools[pool.index()];
+    let offers = market.of_pool(pool);
     let because = |rule, message| Some(PoolVerdict { pool, rule, message });
     if of.not_ready.is_some() {
         return because(Rule::PoolNotReady, reason::not_ready(snapshot, pool));
@@ -81,10 +107,46 @@ fn verdict(
     if offers.is_empty() {
         return because(Rule::PoolRequirements, reason::own_requirements(snapshot, pool));
     }
+    if let Some((wanted, limit)) = fixed_beyond_limit(snapshot, pool) {
+        let message = format!(
+            "`spec.replicas: {wanted}` asks for more than the pool's limit of {} (`spec.limits.nodes`) allows",
+            words::count(usize::try_from(limit).unwrap_or(usize::MAX), "node"),
+        );
+        return because(Rule::PoolLimit, message);
+    }
+    let there = usage[pool.index()].nodes;
+    if of.replicas.is_some_and(|wanted| there >= wanted) {
+        return None;
+    }
     if buyable.is_empty() {
         let types = words::count(offers.len(), "offering");
         return because(Rule::Unavailable, format!("out of stock: none of {types} can be had now"));
     }
+    beyond_limits(snapshot, market, usage, pool, buyable)
+}
+
+/// The size of a pool of fixed size, and its limit of nodes, where the limit is lower.
+fn fixed_beyond_limit(snapshot: &Snapshot, pool: PoolId) -> Option<(u64, u64)> {
+    let of = &snapshot.pools[pool.index()];
+    of.replicas.zip(of.limits.nodes).filter(|(wanted, limit)| wanted > limit)
+}
+
+/// Whether limits are too low for the smallest node, even with no other node there.
+fn never_within_limits(snapshot: &Snapshot, market: &Market, pool: PoolId) -> bool {
+    let nothing = vec![Usage::default(); snapshot.pools.len() + 1];
+    beyond_limits(snapshot, market, &nothing, pool, market.of_pool(pool).clone()).is_some()
+}
+
+/// The limit that leaves nothing of what could be bought.
+fn beyond_limits(
+    snapshot: &Snapshot,
+    market: &Market,
+    usage: &[Usage],
+    pool: PoolId,
+    mut buyable: BitSet,
+) -> Option<PoolVerdict> {
+    let of = &snapshot.pools[pool.index()];
+    let because = |rule, message| Some(PoolVerdict { pool, rule, message });
     let all = snapshot.pools.len();
     let limits = [
         (Rule::PoolLimit, &of.limits, &usage[pool.index()], "the pool's limit"),

@@ -12,6 +12,12 @@ use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
 use crate::topology::Domain;
 
+/// How the sentence about a pool that is not ready begins.
+pub(super) const NOT_READY: &str = "not ready: ";
+
+/// How alike two values must be for one to be named beside the other, out of one.
+const ALIKE: f64 = 0.5;
+
 /// Why nothing is left after a step, of what was there before it.
 pub(super) fn sentence(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, step: &Step) -> String {
     match (step.rule, step.subject) {
@@ -67,7 +73,7 @@ pub(super) fn problem(problem: &Problem) -> String {
 pub(super) fn not_ready(snapshot: &Snapshot, pool: PoolId) -> String {
     let pool = &snapshot.pools[pool.index()];
     match (&pool.not_ready, pool.replicas) {
-        (Some(reason), _) => format!("not ready: {reason}"),
+        (Some(reason), _) => format!("{NOT_READY}{reason}"),
         (None, Some(replicas)) => {
             format!("has a fixed size of {}", words::count(usize::try_from(replicas).unwrap_or(usize::MAX), "node"))
         }
@@ -82,13 +88,13 @@ pub(super) fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
         return "its provider has no instance types".to_owned();
     }
     let mut left = of.types.clone();
-    for (key, wanted) in by_text(snapshot, of.requirements.iter()) {
+    for (key, requirement) in by_text(snapshot, of.requirements.iter()) {
         let before = left.clone();
-        left.retain(|of| type_allows(snapshot, *of, key, wanted));
+        left.retain(|of| type_allows(snapshot, *of, key, requirement));
         if left.is_empty() {
             let values = before.iter().filter_map(|of| snapshot.types[of.index()].labels.get(key));
             let found = texts(snapshot, values.flat_map(|values| values.named().0.iter().copied()));
-            let wanted = words::wanted(snapshot, key, wanted);
+            let wanted = words::wanted(snapshot, key, requirement);
             let types = words::count(before.len(), "type");
             let why = match &found[..] {
                 [] => format!("none of {types} has the label"),
@@ -97,7 +103,9 @@ pub(super) fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
                     format!("{types} {have} {}", words::list(found))
                 }
             };
-            return format!("its own requirement {wanted} leaves no type: {why}");
+            let near = nearest_value(snapshot, requirement, &found);
+            let near = near.map_or_else(String::new, |near| format!("; the nearest is {near}"));
+            return format!("its own requirement {wanted} leaves no type: {why}{near}");
         }
     }
     let previous: Vec<&str> =
@@ -109,6 +117,29 @@ pub(super) fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
         );
     }
     format!("its own requirements together leave none of its {}", words::count(of.types.len(), "type"))
+}
+
+/// Of several values that there are, the one that is most like what is wanted: the next number, or the text that
+/// differs least. None where there is no choice, or nothing is alike.
+fn nearest_value<'f>(snapshot: &Snapshot, wanted: &Requirement, found: &'f [String]) -> Option<&'f str> {
+    if found.len() < 2 {
+        return None;
+    }
+    let (named, excluded) = wanted.named();
+    let (least, most) = wanted.bounds();
+    let texts: Vec<&str> = named.iter().filter(|_| !excluded).map(|value| snapshot.text(*value)).collect();
+    let numbers: Vec<i64> = texts.iter().filter_map(|text| text.parse().ok()).chain(least).chain(most).collect();
+    if !numbers.is_empty() {
+        let distance = |value: &i64| numbers.iter().map(|number| number.abs_diff(*value)).min();
+        let there = found.iter().filter_map(|text| Some((distance(&text.parse().ok()?)?, text)));
+        return there.min().map(|(_, text)| text.as_str());
+    }
+    let likeness = |value: &str| {
+        let each = texts.iter().map(|text| strsim::normalized_levenshtein(text, value));
+        each.fold(0.0, f64::max)
+    };
+    let alike = found.iter().map(String::as_str).filter(|value| likeness(value) >= ALIKE);
+    alike.max_by(|a, b| likeness(a).total_cmp(&likeness(b)).then_with(|| b.cmp(a)))
 }
 
 /// Whether a type can have a label as its pool wants it.

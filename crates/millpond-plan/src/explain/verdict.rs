@@ -36,9 +36,9 @@ pub(super) fn of_funnels(inquiry: &Inquiry<'_>, funnels: &[Vec<Step>]) -> Verdic
     Verdict { rule: nearest.rule, message, pools: pools.clone() }
 }
 
-/// The pool that came closest: its failing rule is the latest, with the most types left before it; then by weight and
-/// name. A pool that lacks a resource altogether, or that the pod excludes by asking for another pool by name, does not
-/// count.
+/// The pool that came nearest: one whose labels are what the pod asks for, whose rule is the last to fail, with most
+/// left before it; then by weight and name. A pool without any of a resource never was near. One that is not ready comes
+/// after those that fail by what they are, unless it would take the pod if it were ready.
 pub(super) fn nearest<'p>(
     inquiry: &Inquiry<'_>,
     pools: &'p [PoolVerdict],
@@ -46,8 +46,9 @@ pub(super) fn nearest<'p>(
 ) -> Option<&'p PoolVerdict> {
     let snapshot = inquiry.snapshot;
     let rule = |verdict: &PoolVerdict| match funnels[verdict.pool.index()].last() {
-        Some(step) if is_of_another_kind(inquiry, verdict.pool, step) => Rule::PoolRequirements,
-        _ => verdict.rule,
+        Some(step) if is_of_another_kind(inquiry, verdict.pool, step) => None,
+        _ if verdict.rule == Rule::PoolNotReady && inquiry.would_take(verdict.pool) => Some(Rule::Unavailable),
+        _ => Some(verdict.rule),
     };
     let before = |pool: PoolId| {
         let steps = &funnels[pool.index()];
@@ -55,7 +56,8 @@ pub(super) fn nearest<'p>(
     };
     pools.iter().max_by(|a, b| {
         let (of_a, of_b) = (&snapshot.pools[a.pool.index()], &snapshot.pools[b.pool.index()]);
-        let by_rule = rule(a).cmp(&rule(b)).then_with(|| before(a.pool).cmp(&before(b.pool)));
+        let by_labels = inquiry.label_distance(b.pool).cmp(&inquiry.label_distance(a.pool));
+        let by_rule = by_labels.then_with(|| rule(a).cmp(&rule(b))).then_with(|| before(a.pool).cmp(&before(b.pool)));
         by_rule.then_with(|| of_a.weight.cmp(&of_b.weight)).then_with(|| of_b.name.cmp(&of_a.name))
     })
 }

@@ -99,6 +99,8 @@ pub struct Node {
     pub ends_in_time: bool,
     /// Whether it is ready; a node that is not counts against disruption budgets.
     pub ready: bool,
+    /// What a node that is starting waits for, in words, where that is known.
+    pub waits_for: Option<String>,
 }
 
 impl Node {

@@ -1,5 +1,7 @@
 //! Pools: what may be bought, how much of it, and when it may be taken away.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Nanos, ResourceId, Seconds, TypeId};
@@ -141,6 +143,16 @@ pub enum Nodes {
     Count(u64),
     /// A percentage of the pool's nodes, rounded up.
     Percent(u8),
+}
+
+impl fmt::Display for Nodes {
+    /// As a pool has it: `3`, `10%`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
 }
 
 /// When a budget holds: from every time that the schedule names, for so long.

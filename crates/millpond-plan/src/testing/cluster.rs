@@ -465,6 +465,7 @@ impl<'a> NodeSpec<'a> {
             expiry: Expiry::default(),
             ends_in_time: false,
             ready: true,
+            waits_for: None,
         };
         Self { snapshot, node, machine, more_labels: Labels::default() }
     }

@@ -12,9 +12,10 @@ pub mod storage;
 pub mod text;
 
 use millpond_api::capacity_buffer::CapacityBuffer;
+use millpond_api::cluster_limits::ClusterLimits;
 use millpond_api::karpenter::{NodeClaim, NodeOverlay, NodePool};
 use millpond_api::node_class::NodeClass;
-use millpond_api::scaling_advisor::ScalingConstraint;
+use millpond_api::scaling_advisor::{ScalingConstraint, ScalingFeedback};
 use millpond_api::spelling::nearest;
 use serde::{Deserialize, Deserializer};
 
@@ -72,6 +73,10 @@ pub enum Kind {
     NodeClass(ClassKind),
     /// Scaling Advisor's pools.
     ScalingConstraint,
+    /// What could not be had or let go, by the consumer of advice.
+    ScalingFeedback,
+    /// What all nodes of all pools may add up to.
+    ClusterLimits,
     /// A catalogue of instance types, in some.
     ConfigMap,
     /// Machines of Cluster API, and what sets their number and their template.
@@ -100,7 +105,7 @@ impl ClassKind {
 }
 
 /// API groups and names of the kinds.
-const KINDS: [(&str, &str, Kind); 35] = [
+const KINDS: [(&str, &str, Kind); 37] = [
     ("", "Pod", Kind::Pod),
     ("", "Node", Kind::Node),
     ("", "Namespace", Kind::Namespace),
@@ -123,12 +128,14 @@ const KINDS: [(&str, &str, Kind); 35] = [
     ("karpenter.sh", "NodeClaim", Kind::NodeClaim),
     ("karpenter.sh", "NodeOverlay", Kind::NodeOverlay),
     ("millpond.dev", "NodeClass", Kind::NodeClass(ClassKind::Millpond)),
+    ("millpond.dev", "ClusterLimits", Kind::ClusterLimits),
     ("karpenter.k8s.aws", "EC2NodeClass", Kind::NodeClass(ClassKind::Ec2)),
     ("karpenter.k8s.gcp", "GCENodeClass", Kind::NodeClass(ClassKind::Gce)),
     ("karpenter.kwok.sh", "KWOKNodeClass", Kind::NodeClass(ClassKind::Kwok)),
     ("sa.gardener.cloud", "ScalingConstraint", Kind::ScalingConstraint),
     ("sa.gardener.cloud", "ScalingConstraints", Kind::ScalingConstraint),
     ("sa.gardener.cloud", "ClusterScalingConstraint", Kind::ScalingConstraint),
+    ("sa.gardener.cloud", "ScalingFeedback", Kind::ScalingFeedback),
     (cluster_api::GROUP, "MachineDeployment", Kind::ClusterApi(ApiKind::MachineDeployment)),
     (cluster_api::GROUP, "MachineSet", Kind::ClusterApi(ApiKind::MachineSet)),
     (cluster_api::GROUP, "MachinePool", Kind::ClusterApi(ApiKind::MachinePool)),
@@ -263,6 +270,10 @@ pub enum Object<'a> {
     NodeClass(ClassKind, Box<NodeClass>),
     /// Scaling Advisor's pools.
     ScalingConstraint(Box<ScalingConstraint>),
+    /// What could not be had or let go, by the consumer of advice.
+    ScalingFeedback(Box<ScalingFeedback>),
+    /// What all nodes of all pools may add up to.
+    ClusterLimits(Box<ClusterLimits>),
     /// A catalogue of instance types, in some.
     ConfigMap(ConfigMap<'a>),
     /// Machines of Cluster API, and what sets their number and their template.
@@ -299,6 +310,8 @@ impl<'a> Object<'a> {
             Kind::NodeClaim => Self::NodeClaim(Box::new(NodeClaim::deserialize(from)?)),
             Kind::NodeClass(class) => Self::NodeClass(class, Box::new(NodeClass::deserialize(from)?)),
             Kind::ScalingConstraint => Self::ScalingConstraint(Box::new(ScalingConstraint::deserialize(from)?)),
+            Kind::ScalingFeedback => Self::ScalingFeedback(Box::new(ScalingFeedback::deserialize(from)?)),
+            Kind::ClusterLimits => Self::ClusterLimits(Box::new(ClusterLimits::deserialize(from)?)),
             Kind::ConfigMap => Self::ConfigMap(ConfigMap::deserialize(from)?),
             Kind::ClusterApi(kind) => Self::ClusterApi(kind, Box::new(Raw::deserialize(from)?)),
         })
@@ -325,6 +338,8 @@ impl<'a> Object<'a> {
             Self::NodeClaim(_) => Kind::NodeClaim,
             Self::NodeClass(class, _) => Kind::NodeClass(*class),
             Self::ScalingConstraint(_) => Kind::ScalingConstraint,
+            Self::ScalingFeedback(_) => Kind::ScalingFeedback,
+            Self::ClusterLimits(_) => Kind::ClusterLimits,
             Self::ConfigMap(_) => Kind::ConfigMap,
             Self::ClusterApi(kind, _) => Kind::ClusterApi(*kind),
         }
@@ -351,6 +366,8 @@ impl<'a> Object<'a> {
             Self::NodeClaim(claim) => &claim.metadata.uid,
             Self::NodeClass(_, class) => &class.metadata.uid,
             Self::ScalingConstraint(constraint) => &constraint.metadata.uid,
+            Self::ScalingFeedback(feedback) => &feedback.metadata.uid,
+            Self::ClusterLimits(limits) => &limits.metadata.uid,
             Self::ConfigMap(map) => &map.metadata.uid,
             Self::ClusterApi(_, raw) => &raw.metadata.uid,
         };
@@ -378,6 +395,8 @@ impl<'a> Object<'a> {
             Self::NodeClaim(claim) => ("", &claim.metadata.name),
             Self::NodeClass(_, class) => ("", &class.metadata.name),
             Self::ScalingConstraint(constraint) => (&constraint.metadata.namespace, &constraint.metadata.name),
+            Self::ScalingFeedback(feedback) => (&feedback.metadata.namespace, &feedback.metadata.name),
+            Self::ClusterLimits(limits) => ("", &limits.metadata.name),
             Self::ConfigMap(map) => (map.metadata.namespace(), &map.metadata.name),
             Self::ClusterApi(_, raw) => (namespace_of(&raw.metadata), &raw.metadata.name),
         }

@@ -122,6 +122,8 @@ fn type_of(kind: Kind) -> Option<&'static str> {
         | Kind::PersistentVolume
         | Kind::CsiNode
         | Kind::ConfigMap
+        | Kind::ClusterLimits
+        | Kind::ScalingFeedback
         | Kind::ClusterApi(_)
         | Kind::NodeClass(_) => return None,
     })

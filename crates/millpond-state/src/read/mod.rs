@@ -56,6 +56,8 @@ pub struct Reading {
 #[derive(Debug, Default)]
 pub struct Reader {
     state: State,
+    /// What is read is of a cluster: what is wrong with one object is no reason to fail.
+    of_cluster: bool,
     files: Vec<Arc<str>>,
     /// Objects seen, and in which file.
     seen: HashMap<(Kind, Box<str>, Box<str>), usize>,
@@ -84,6 +86,11 @@ impl Reader {
     /// Starts without objects.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// For objects of a cluster: controllers leave what is not valid aside, and so does this, with a warning.
+    pub fn of_cluster() -> Self {
+        Self { of_cluster: true, ..Self::default() }
     }
 
     /// Reads a file of that name. Errors in it are reported at the end; everything else in it is used.
@@ -126,7 +133,10 @@ impl Reader {
         self.files.last().cloned().unwrap_or_else(|| "".into())
     }
 
-    fn say(&mut self, diagnostic: Diagnostic) {
+    fn say(&mut self, mut diagnostic: Diagnostic) {
+        if self.of_cluster {
+            diagnostic.severity = Severity::Warning;
+        }
         let list = match diagnostic.severity {
             Severity::Error => &mut self.errors,
             Severity::Warning => &mut self.warnings,
@@ -335,7 +345,14 @@ impl Reader {
                     invalid(self, Invalid::new("metadata.name", problem));
                 }
             }
-            Err(mistake) => invalid(self, mistake),
+            Err(mistake) => {
+                if let Object::NodePool(pool) = object
+                    && self.of_cluster
+                {
+                    self.state.refuse_pool(pool, format!("it is not valid: {mistake}"));
+                }
+                invalid(self, mistake);
+            }
         }
     }
 

@@ -3,6 +3,8 @@
 mod advisor;
 mod budgets;
 mod buffers;
+mod cluster_limits;
+mod feedback;
 mod groups;
 mod nodes;
 mod options;
@@ -15,7 +17,7 @@ mod workloads;
 use std::fmt;
 use std::sync::Arc;
 
-use millpond_plan::model::{Limits, Seconds, Snapshot};
+use millpond_plan::model::{Pool, Seconds, Snapshot};
 
 pub use buffers::buffer_of;
 pub use groups::{Group, GroupMachine};
@@ -63,10 +65,7 @@ impl State {
         let mut snapshot = self.tables.clone();
         snapshot.now = now;
         snapshot.revision = options.revision.clone().unwrap_or_else(|| format!("state-{}", self.changes()));
-        let resources = options.limit_resources.iter();
-        let mut resources: Vec<_> = resources.map(|(name, most)| (snapshot.resources.intern(name), *most)).collect();
-        resources.sort_unstable();
-        snapshot.limits = Limits { resources, nodes: options.limit_nodes, price: options.limit_price };
+        snapshot.limits = self.limits(options, &mut snapshot.resources);
         let overlays = self.overlays(options);
         let mut taking = SnapshotBuilder { state: self, options, overlays, snapshot, notes: Vec::new() };
         taking.note_conflicts();
@@ -81,8 +80,12 @@ impl State {
         taking.default_types(&mut catalogs);
         taking.nodes(&catalogs, &members);
         taking.limit_groups(&members);
-        taking.pods();
+        if !options.without_pods {
+            taking.pods();
+        }
         taking.attach_limits(&catalogs);
+        taking.refused_pools();
+        taking.mark_feedback();
         let SnapshotBuilder { snapshot, mut notes, .. } = taking;
         notes.dedup();
         Taken { snapshot, notes }
@@ -111,6 +114,15 @@ impl SnapshotBuilder<'_> {
         for (name, labels) in &self.state.namespaces {
             let name = self.snapshot.symbols.intern(name);
             self.snapshot.namespaces.insert(name, labels.clone());
+        }
+    }
+
+    /// Pools that get no nodes whatever happens: they are shown, and that is all.
+    fn refused_pools(&mut self) {
+        let chosen = self.options.pools_of.has_node_pools();
+        for (name, (requirements, why)) in self.state.refused_pools.iter().filter(|_| chosen) {
+            let (requirements, not_ready) = (requirements.clone(), Some(why.clone()));
+            self.snapshot.add_pool(Pool { requirements, not_ready, ..Pool::new(&**name) });
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use millpond_api::amounts::Amounts;
-use millpond_api::karpenter::conditions::INSTANCE_TERMINATING;
+use millpond_api::karpenter::conditions::{self, INSTANCE_TERMINATING};
 use millpond_api::karpenter::{NodeClaim, UNREGISTERED_TAINT};
 use millpond_api::labels;
 use millpond_api::meta::true_condition;
@@ -22,6 +22,8 @@ use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
 use crate::lower::pod::effect;
 use crate::state::State;
 
+/// Reason of conditions that no controller has looked at yet.
+const AWAITING: &str = "AwaitingReconciliation";
 /// Labels that name the pool of a node in other dialects than Karpenter's.
 const POOL_LABELS: [&str; 4] = [
     millpond_api::scaling_advisor::POOL_LABEL,
@@ -211,6 +213,7 @@ impl SnapshotBuilder<'_> {
             expiry: Expiry::default(),
             ends_in_time: false,
             ready: false,
+            waits_for: None,
         };
         node.price = self.price(&node, catalogs);
         node
@@ -295,8 +298,26 @@ fn resources(amounts: &Amounts, snapshot: &mut Snapshot) -> Resources {
     amounts.iter().map(|(name, amount)| (snapshot.resources.intern(name), amount)).collect()
 }
 
-/// Adds what only the claim says about the node.
+/// What a claim whose node is starting waits for: the first step that is not done, in its controller's words.
+fn waits_for(claim: &NodeClaim) -> Option<String> {
+    let steps = [conditions::LAUNCHED, conditions::REGISTERED, conditions::INITIALIZED];
+    let kind = steps.into_iter().find(|kind| true_condition(&claim.status.conditions, kind).is_none())?;
+    let condition = claim.status.conditions.iter().find(|condition| condition.kind == kind);
+    let said = condition.filter(|condition| !condition.message.is_empty() && condition.reason != AWAITING);
+    Some(match (said, kind) {
+        (Some(said), conditions::LAUNCHED) => format!("it is not launched: {}", said.message),
+        (Some(said), _) => said.message.clone(),
+        (None, conditions::LAUNCHED) => "its machine is not launched yet".to_owned(),
+        (None, conditions::REGISTERED) => "its machine has not registered as a node yet".to_owned(),
+        (None, _) => "it is not ready for pods yet".to_owned(),
+    })
+}
+
+/// What only the claim knows.
 fn add_claim(claim: &NodeClaim, node: &mut Node) {
+    if node.state == NodeState::Starting {
+        node.waits_for = waits_for(claim);
+    }
     node.last_pod_event = claim.status.last_pod_event_time.map(|time| time.0);
     node.drifted = true_condition(&claim.status.conditions, "Drifted").map(|condition| {
         let words = [&condition.message, &condition.reason].into_iter().find(|text| !text.is_empty());

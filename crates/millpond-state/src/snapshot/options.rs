@@ -39,6 +39,11 @@ pub struct Options {
     /// A pool whose NodeClass is missing or being deleted is not ready. If false, a missing class is replaced by a
     /// catalogue as long as there is no class at all: for files that leave classes out.
     pub require_classes: bool,
+    /// The snapshot is of a cluster in which controllers act: what they have written is believed, and pools that none of
+    /// them looks after are not ready.
+    pub believe_status: bool,
+    /// Leave pods out: what pools can make does not depend on them.
+    pub without_pods: bool,
     /// How node groups of Cluster API become pools.
     pub node_groups: NodeGroups,
     /// The revision of the snapshot; by default a count of changes.
@@ -96,6 +101,12 @@ impl DefaultSpread {
 }
 
 impl Options {
+    /// For commands that look at a cluster in which controllers act: they plan as these do.
+    #[must_use]
+    pub fn of_cluster(self) -> Self {
+        Self { default_pool: false, expand_workloads: false, require_classes: true, believe_status: true, ..self }
+    }
+
     /// The catalogue of that name.
     pub(super) fn find_catalog(&self, name: &str) -> Option<&Catalog> {
         let default = self.catalog.iter().filter(|catalog| catalog.name == name);

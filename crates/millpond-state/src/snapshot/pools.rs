@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millpond_api::catalog::{Catalog, Provider};
+use millpond_api::condition::{READY, find};
 use millpond_api::duration::NillableDuration;
-use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool, PoolRequirement};
+use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool, PoolRequirement, conditions};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::{HOSTS_PROVIDER, Kubelet, NodeClass, UnavailableOffering};
 use millpond_api::selector::LabelValues;
@@ -204,7 +205,9 @@ impl SnapshotBuilder<'_> {
             min_nodes: 0,
             replicas: pool.spec.replicas.map(|replicas| u64::try_from(replicas).unwrap_or(0)),
             disruption: disruption(pool),
-            not_ready: not_ready(pool).or(source.not_ready),
+            not_ready: not_ready(pool)
+                .or(source.not_ready)
+                .or_else(|| self.options.believe_status.then(|| last_launch_failed(pool)).flatten()),
         };
         if lowered.not_ready.is_none() && !self.has_usable_type(&lowered) {
             let message = format!(
@@ -352,6 +355,14 @@ impl<'s> SnapshotBuilder<'s> {
     ) {
         let named = &pool.spec.template.spec.node_class_ref;
         let (pool_name, catalog) = (&pool.metadata.name, &source.catalog.name);
+        if self.options.believe_status
+            && kind != Some(ClassKind::Millpond)
+            && let Some(reason) = not_looked_after(pool)
+        {
+            self.warn(origin, format!("pool `{pool_name}` is not ready: {reason}"));
+            source.not_ready = Some(reason);
+            return;
+        }
         let Some(kind) = kind else {
             let kind =
                 if named.group.is_empty() { named.kind.clone() } else { format!("{}/{}", named.group, named.kind) };
@@ -491,6 +502,28 @@ fn not_ready(pool: &NodePool) -> Option<String> {
         pool.status.conditions.iter().find(|condition| condition.kind == kind && condition.status == "False")
     };
     failed("ValidationSucceeded").map(|condition| format!("it is not valid: {}", condition.message))
+}
+
+/// Why a pool gets no nodes for a while: its last launch failed for a reason that is the pool's.
+fn last_launch_failed(pool: &NodePool) -> Option<String> {
+    let launchable = find(&pool.status.conditions, conditions::LAUNCHABLE)?;
+    let failed = launchable.is_false() && launchable.reason == karpenter::LAUNCH_FAILED;
+    failed.then(|| launchable.message.clone())
+}
+
+/// Why a pool gets no nodes whose class is of another provider: its controller is not here, or says so.
+fn not_looked_after(pool: &NodePool) -> Option<String> {
+    match find(&pool.status.conditions, READY) {
+        Some(ready) if ready.is_true() => return None,
+        Some(ready) if ready.is_false() && ready.reason != karpenter::NODE_CLASS_NOT_MANAGED => {
+            let others = pool.status.conditions.iter().find(|it| it.is_false() && it.kind != READY).unwrap_or(ready);
+            if others.reason != karpenter::NODE_CLASS_NOT_MANAGED {
+                return Some(format!("its controller says so: {}", others.message));
+            }
+        }
+        _ => {}
+    }
+    Some(pool.unmanaged_class())
 }
 
 fn disruption(pool: &NodePool) -> Disruption {

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use millpond_api::capacity_buffer::CapacityBuffer;
 use millpond_api::catalog::overlay::Overlay;
 use millpond_api::catalog::{Catalog, config_map};
+use millpond_api::cluster_limits::ClusterLimitsSpec;
 use millpond_api::karpenter::{NodeClaim, NodePool};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::NodeClass;
-use millpond_api::scaling_advisor::ScalingConstraint;
+use millpond_api::scaling_advisor::{ScalingConstraint, ScalingFeedback};
 use millpond_plan::model::{Labels, Resources, Snapshot};
+use millpond_plan::requirement::Requirements;
 
 pub use buffers::Unresolved;
 pub(crate) use buffers::is_active;
@@ -78,6 +80,12 @@ pub struct State {
     pub(crate) classes: BTreeMap<(ClassKind, Box<str>), NodeClass>,
     /// Scaling Advisor's pools.
     pub(crate) constraints: Names<(ScalingConstraint, Option<Origin>)>,
+    /// What could not be had.
+    pub(crate) feedbacks: Names<ScalingFeedback>,
+    /// What all nodes may add up to; all of them hold.
+    pub(crate) cluster_limits: BTreeMap<Box<str>, ClusterLimitsSpec>,
+    /// Pools that are there and get no nodes whatever happens: the labels of their nodes, and why.
+    pub(crate) refused_pools: BTreeMap<Box<str>, (Requirements, String)>,
     /// Catalogues of ConfigMaps, by namespace and name of these.
     pub(crate) catalogs: Names<Arc<Catalog>>,
     /// Catalogues that providers report, by the name of the class.
@@ -125,6 +133,9 @@ impl State {
             claims: BTreeMap::new(),
             classes: BTreeMap::new(),
             constraints: BTreeMap::new(),
+            feedbacks: BTreeMap::new(),
+            cluster_limits: BTreeMap::new(),
+            refused_pools: BTreeMap::new(),
             catalogs: BTreeMap::new(),
             provided: BTreeMap::new(),
             namespaces: BTreeMap::new(),
@@ -190,6 +201,21 @@ impl State {
     /// All node classes, by kind and name.
     pub fn classes(&self) -> impl Iterator<Item = (ClassKind, &NodeClass)> {
         self.classes.iter().map(|((kind, _), class)| (*kind, class))
+    }
+
+    /// Remembers a pool that gets no nodes whatever happens, and why: snapshots have it as a pool that is not ready, so
+    /// that pods that ask for it are told the reason.
+    pub fn refuse_pool(&mut self, pool: &NodePool, why: String) {
+        let (name, tables) = (pool.metadata.name.as_str(), &mut self.tables);
+        let own = [(millpond_api::labels::NODE_POOL, name)].into_iter();
+        let template = pool.spec.template.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let labels: Vec<_> = own
+            .chain(template)
+            .map(|(key, value)| (tables.symbols.intern(key), tables.symbols.intern(value)))
+            .collect();
+        self.pools.remove(name);
+        self.refused_pools.insert(name.into(), (Requirements::of_labels(labels), why));
+        self.changes += 1;
     }
 
     /// Takes the latest of an object.
@@ -295,6 +321,7 @@ impl State {
                 if self.pools.get(name).is_none_or(|(known, _)| known.spec.template != pool.spec.template) {
                     self.forget_overlaid();
                 }
+                self.refused_pools.remove(name);
                 put(self.pools.insert(name.into(), ((**pool).clone(), origin)))
             }
             Object::NodeClaim(claim) => put(self.claims.insert(name.into(), (**claim).clone())),
@@ -315,6 +342,10 @@ impl State {
                 let entry = ((**constraint).clone(), origin);
                 put(self.constraints.entry(namespace.into()).or_default().insert(name.into(), entry))
             }
+            Object::ScalingFeedback(feedback) => {
+                put(self.feedbacks.entry(namespace.into()).or_default().insert(name.into(), (**feedback).clone()))
+            }
+            Object::ClusterLimits(limits) => put(self.cluster_limits.insert(name.into(), limits.spec.clone())),
             Object::ConfigMap(map) => {
                 self.forget_overlaid();
                 let Some((catalog, text)) = map.catalog() else {
@@ -456,10 +487,12 @@ impl State {
             Kind::LimitRange => remove(&mut self.limit_ranges, namespace, name),
             Kind::CapacityBuffer => remove(&mut self.buffers, namespace, name),
             Kind::NodeOverlay => self.overlays.remove(name).is_some(),
-            Kind::NodePool => self.pools.remove(name).is_some(),
+            Kind::NodePool => self.refused_pools.remove(name).is_some() | self.pools.remove(name).is_some(),
             Kind::NodeClaim => self.claims.remove(name).is_some(),
             Kind::NodeClass(class) => self.classes.remove(&(class, name.into())).is_some(),
             Kind::ScalingConstraint => remove(&mut self.constraints, namespace, name),
+            Kind::ScalingFeedback => remove(&mut self.feedbacks, namespace, name),
+            Kind::ClusterLimits => self.cluster_limits.remove(name).is_some(),
             Kind::ConfigMap => remove(&mut self.catalogs, namespace, name),
             Kind::ClusterApi(kind) => self.cluster_api.forget(kind, namespace, name),
         };

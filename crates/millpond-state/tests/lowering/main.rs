@@ -8,6 +8,7 @@ mod files;
 mod golden;
 mod index;
 mod limit_ranges;
+mod live;
 mod mistakes;
 mod node_groups;
 mod nodes;

@@ -172,15 +172,17 @@ pub(crate) fn take(
     messages: &mut impl Write,
 ) -> anyhow::Result<Input> {
     let catalog = args.source.load(messages)?.into_owned();
-    let state = understand(texts, messages)?;
     let live = args.objects.is_live();
+    let state = if live { understand_cluster(texts, messages)? } else { understand(texts, messages)? };
     let options = Options {
         catalog: Some(Arc::new(catalog)),
         default_pool: purpose != Purpose::List,
         price_unmanaged: purpose == Purpose::List,
-        expand_workloads: !live,
+        expand_workloads: true,
         ..Options::default()
     };
+    // What is said of a cluster is what its controllers do.
+    let options = if live { options.of_cluster() } else { options };
     let taken = state.snapshot(args.objects.now(), &options);
     let mut errors = Vec::new();
     for note in &taken.notes {
@@ -201,7 +203,7 @@ pub(crate) type Texts = Vec<(String, Vec<u8>)>;
 
 /// Parses the objects of texts; it is an error if there are none.
 fn understand(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
-    let (state, objects) = understand_all(texts, messages)?;
+    let (state, objects) = understand_all(Reader::new(), texts, messages)?;
     if objects == 0 {
         let message = "there is nothing to look at: no object was read".to_owned();
         let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
@@ -210,13 +212,21 @@ fn understand(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow:
     Ok(state)
 }
 
-/// Parses the objects of texts, which may be empty.
-pub(crate) fn understand_some(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
-    Ok(understand_all(texts, messages)?.0)
+/// The objects of a cluster. What is wrong with one of them is a warning: controllers leave it aside as well.
+fn understand_cluster(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
+    Ok(understand_all(Reader::of_cluster(), texts, messages)?.0)
 }
 
-fn understand_all(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<(State, usize)> {
-    let mut reader = Reader::new();
+/// The objects of texts, if there are any.
+pub(crate) fn understand_some(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
+    Ok(understand_all(Reader::new(), texts, messages)?.0)
+}
+
+fn understand_all(
+    mut reader: Reader,
+    texts: &[(String, Vec<u8>)],
+    messages: &mut impl Write,
+) -> anyhow::Result<(State, usize)> {
     texts.iter().for_each(|(name, bytes)| reader.add(name, bytes));
     let reading = reader.finish();
     for warning in &reading.warnings {

@@ -1,8 +1,18 @@
-//! Flags about node groups of Cluster API, as the cluster-autoscaler has them.
+//! Node groups of Cluster API: flags as the cluster-autoscaler has them, and why their nodes stay.
+
+use std::collections::BTreeMap;
 
 use clap::Args;
-use millpond_controllers::capi::autoscale::GroupOptions;
-use millpond_state::groups::Discovery;
+use millpond_controllers::capi::autoscale::{GroupNodeStanding, GroupOptions, standings};
+use millpond_state::groups::{Discovery, NodeGroups};
+
+use super::input::Input;
+
+/// What becomes of the nodes of node groups, by name: it is not for pools' disruption settings to say.
+pub(crate) fn group_nodes(input: &Input) -> BTreeMap<String, GroupNodeStanding> {
+    let groups = input.state.node_groups(&NodeGroups::default());
+    if groups.is_empty() { BTreeMap::new() } else { standings(&input.snapshot, &groups) }
+}
 
 /// Which node groups are scaled, and how.
 #[derive(Debug, Args)]

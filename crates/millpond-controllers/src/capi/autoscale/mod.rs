@@ -21,6 +21,7 @@ mod planned_placements;
 mod replicas;
 mod scale_down;
 mod scale_up;
+mod standing;
 mod templates;
 mod unneeded;
 mod watch;
@@ -42,6 +43,7 @@ pub(crate) use maintain::GroupMaintenance;
 pub(crate) use planned_placements::PlannedPlacements;
 pub(crate) use scale_down::ScaleDown;
 pub(crate) use scale_up::{ObservedSizes, is_group, scale_up};
+pub use standing::{GroupNodeStanding, standings};
 
 use crate::capi::client::Switch;
 use crate::cluster::FIELD_MANAGER;

@@ -4,13 +4,14 @@
 //! Candidates are unneeded if the planner can place the pods of all of them on other existing nodes, with all its
 //! rules, PodDisruptionBudgets and pods that must not be evicted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use millpond_api::capi::gpu::Vendor;
-use millpond_plan::disruption::consolidate;
+use millpond_plan::disruption::{Consolidated, consolidate};
 use millpond_plan::market::Market;
 use millpond_plan::model::{
-    CPU, Consolidation, MEMORY, Node, NodeId, NodeState, PodState, ResourceId, Resources, Seconds, Snapshot,
+    CPU, Consolidation, MEMORY, Node, NodeId, NodeState, Pod, PodKind, PodState, ResourceId, Resources, Seconds,
+    Snapshot,
 };
 use millpond_plan::plan::Settings;
 use millpond_state::groups::Timing;
@@ -31,51 +32,124 @@ pub(crate) struct Unneeded {
 }
 
 /// The unneeded nodes of these groups, by name.
-pub(crate) fn unneeded(mut snapshot: Snapshot, groups: &BTreeMap<String, Timing>) -> Vec<Unneeded> {
-    let requests = requests(&snapshot);
-    let mut used: HashMap<NodeId, i64> = HashMap::new();
-    for (index, node) in snapshot.nodes.iter().enumerate() {
-        let Some(timing) = timing_of(&snapshot, node, groups) else { continue };
-        if node.state != NodeState::Running || node.do_not_disrupt {
-            continue;
-        }
-        let (share, most) = utilization(&snapshot, node, &requests[index], timing);
-        if share < most {
-            used.insert(NodeId::from(index), share);
-        }
-    }
-    if used.is_empty() {
-        return Vec::new();
-    }
-    open_for_removal(&mut snapshot, groups, &used);
-    let settings = Settings::default();
-    let market = Market::new(&snapshot);
-    let outcome = millpond_plan::plan_on(&snapshot, &market, &settings);
-    let consolidated = consolidate(&snapshot, &market, outcome, &settings);
-    let moving = |node: NodeId| {
-        let of_node = |pod: &&millpond_plan::model::Pod| pod.node == Some(node) && pod.state == PodState::Bound;
-        let daemons = |pod: &&millpond_plan::model::Pod| {
-            use millpond_plan::model::PodKind::{Daemon, Mirror};
-            !matches!(snapshot.classes[pod.class.index()].kind, Daemon | Mirror)
-        };
-        snapshot.pods.iter().filter(of_node).filter(daemons).count()
-    };
-    let removed = consolidated.outcome.plan.removals.iter().flat_map(|removal| &removal.nodes);
-    let mut unneeded: Vec<Unneeded> = removed
-        .filter_map(|id| {
-            let node = &snapshot.nodes[id.index()];
-            let timing = timing_of(&snapshot, node, groups)?;
-            Some(Unneeded {
-                node: node.name.clone(),
-                pool: snapshot.pools[node.pool?.index()].name.clone(),
-                after_s: if node.ready { timing.unneeded_s } else { timing.unready_s },
-                used_milli: used.get(id).copied()?,
-                pods: moving(*id),
-            })
-        })
-        .collect();
+pub(crate) fn unneeded(snapshot: Snapshot, groups: &BTreeMap<String, Timing>) -> Vec<Unneeded> {
+    let judged = Judged::new(snapshot, groups);
+    let removed = judged.consolidated.iter().flat_map(|it| &it.outcome.plan.removals).flat_map(|it| &it.nodes);
+    let mut unneeded: Vec<Unneeded> = removed.filter_map(|id| judged.unneeded(*id, groups)).collect();
     unneeded.sort_by(|a, b| a.node.cmp(&b.node));
     unneeded
+}
+
+/// What holds for a node of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NodeNeed {
+    /// It is unneeded.
+    Unneeded(Unneeded),
+    /// So much of it is asked for, in thousandths, and only below so much it may go.
+    Used {
+        /// How much.
+        share_milli: i64,
+        /// How much is too much.
+        most_milli: i64,
+    },
+    /// Its pods, or the node itself, keep it: in words.
+    Kept(String),
+}
+
+/// The same for all nodes of these groups, by name, for those that ask why.
+pub(super) fn needs(snapshot: Snapshot, groups: &BTreeMap<String, Timing>) -> BTreeMap<String, NodeNeed> {
+    let judged = Judged::new(snapshot, groups);
+    let snapshot = &judged.snapshot;
+    let nodes = snapshot.nodes.iter().enumerate().filter(|(_, node)| node.state == NodeState::Running);
+    let needs = nodes.filter_map(|(index, node)| {
+        let (id, timing) = (NodeId::from(index), timing_of(snapshot, node, groups)?);
+        let goes = judged.goes(id).then(|| judged.unneeded(id, groups)).flatten();
+        let need = match (goes, judged.used.contains_key(&id)) {
+            (Some(unneeded), _) => NodeNeed::Unneeded(unneeded),
+            (None, true) => NodeNeed::Kept(judged.why(id)),
+            (None, false) if judged.guarded.contains(&id) => NodeNeed::Kept(DO_NOT_DISRUPT.to_owned()),
+            (None, false) => {
+                let (share_milli, most_milli) = utilization(snapshot, node, &judged.requests[index], timing);
+                NodeNeed::Used { share_milli, most_milli }
+            }
+        };
+        Some((node.name.clone(), need))
+    });
+    needs.collect()
+}
+
+/// What is said of nodes with the annotation.
+const DO_NOT_DISRUPT: &str = "it is annotated `karpenter.sh/do-not-disrupt`";
+
+/// Which nodes may go, and what becomes of their pods.
+struct Judged {
+    snapshot: Snapshot,
+    requests: Vec<Resources>,
+    /// Candidates, with how much of each is asked for.
+    used: HashMap<NodeId, i64>,
+    /// Nodes that opt out.
+    guarded: BTreeSet<NodeId>,
+    /// None where there is no candidate.
+    consolidated: Option<Consolidated>,
+}
+
+impl Judged {
+    fn new(mut snapshot: Snapshot, groups: &BTreeMap<String, Timing>) -> Self {
+        let requests = requests(&snapshot);
+        let mut used: HashMap<NodeId, i64> = HashMap::new();
+        let mut guarded = BTreeSet::new();
+        for (index, node) in snapshot.nodes.iter().enumerate() {
+            let Some(timing) = timing_of(&snapshot, node, groups) else { continue };
+            if node.do_not_disrupt {
+                guarded.insert(NodeId::from(index));
+            }
+            if node.state != NodeState::Running || node.do_not_disrupt {
+                continue;
+            }
+            let (share, most) = utilization(&snapshot, node, &requests[index], timing);
+            if share < most {
+                used.insert(NodeId::from(index), share);
+            }
+        }
+        let consolidated = (!used.is_empty()).then(|| {
+            open_for_removal(&mut snapshot, groups, &used);
+            let settings = Settings::default();
+            let market = Market::new(&snapshot);
+            let outcome = millpond_plan::plan_on(&snapshot, &market, &settings);
+            consolidate(&snapshot, &market, outcome, &settings)
+        });
+        Self { snapshot, requests, used, guarded, consolidated }
+    }
+
+    fn goes(&self, node: NodeId) -> bool {
+        self.consolidated.iter().flat_map(|it| &it.outcome.plan.removals).any(|removal| removal.nodes.contains(&node))
+    }
+
+    /// Why a candidate stays.
+    fn why(&self, node: NodeId) -> String {
+        let kept = self.consolidated.as_ref().and_then(|consolidated| consolidated.kept[node.index()].as_ref());
+        kept.map_or_else(String::new, |blocker| blocker.sentence(&self.snapshot))
+    }
+
+    fn unneeded(&self, id: NodeId, groups: &BTreeMap<String, Timing>) -> Option<Unneeded> {
+        let node = &self.snapshot.nodes[id.index()];
+        let timing = timing_of(&self.snapshot, node, groups)?;
+        Some(Unneeded {
+            node: node.name.clone(),
+            pool: self.snapshot.pools[node.pool?.index()].name.clone(),
+            after_s: if node.ready { timing.unneeded_s } else { timing.unready_s },
+            used_milli: self.used.get(&id).copied()?,
+            pods: self.moving(id),
+        })
+    }
+
+    /// Pods that will need another place.
+    fn moving(&self, node: NodeId) -> usize {
+        let of_node = |pod: &&Pod| pod.node == Some(node) && pod.state == PodState::Bound;
+        let moves =
+            |pod: &&Pod| !matches!(self.snapshot.classes[pod.class.index()].kind, PodKind::Daemon | PodKind::Mirror);
+        self.snapshot.pods.iter().filter(of_node).filter(moves).count()
+    }
 }
 
 fn timing_of<'g>(snapshot: &Snapshot, node: &Node, groups: &'g BTreeMap<String, Timing>) -> Option<&'g Timing> {

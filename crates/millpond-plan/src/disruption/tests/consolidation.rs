@@ -1,6 +1,6 @@
 //! Consolidation: removed nodes and their replacements.
 
-use super::fixture::{Cluster, NOON, at, carried_out, count, for_reasons};
+use super::fixture::{Cluster, NOON, at, carried_out, count, for_reasons, percent};
 use crate::check::check;
 use crate::disruption::node_verdict;
 use crate::model::{
@@ -341,7 +341,7 @@ fn every_node_has_a_verdict() {
     );
     // From nine to five nothing goes, and that is said.
     cluster.first_pool().disruption.budgets = vec![at(count(0), "0 9 * * mon-fri", 8 * 3600)];
-    let closed = "it stays: budget 1 of its pool allows 0 nodes to be away at once, 0 are; \
+    let closed = "it stays: budget 1 (`nodes: 0`) of its pool allows 0 nodes to be away at once, 0 are; \
                   the next chance is at 2026-03-02T17:00:00Z";
     assert_eq!(sentences(&cluster.snapshot)[1..4], [closed; 3]);
     let settings = Settings { consolidate: true, ..Settings::default() };
@@ -363,6 +363,59 @@ fn a_node_that_leaves_already_goes_also_without_a_pool() {
     assert_eq!(sentences(&cluster.snapshot), ["it goes: it is being removed already"; 2]);
     let verdict = node_verdict(&cluster.snapshot, NodeId(1), &Settings::default());
     assert!(verdict.is_disruptable() && verdict.removal.is_none());
+}
+
+#[test]
+fn a_budget_that_keeps_nodes_which_would_go_together_is_their_reason() {
+    let mut cluster = Cluster::new();
+    let small = cluster.instance_type("small", 2, 8, 100);
+    cluster.instance_type("large", 4, 16, 150);
+    let web = cluster.class("web", 1800, 1024);
+    for _ in 0..2 {
+        let node = cluster.node(POOL, small, "a");
+        cluster.pods(web, node, 1);
+    }
+    let together =
+        "it goes: its pods cost less elsewhere, together with another node, and a new node comes in its place";
+    assert_eq!(sentences(&cluster.snapshot), [together; 2]);
+    cluster.first_pool().disruption.budgets = vec![percent(10)];
+    let held = "it stays: budget 1 (`nodes: 10%`) of its pool allows 1 node to be away at once, 0 are; \
+                with others at once it would go, as that costs less";
+    assert_eq!(sentences(&cluster.snapshot), [held; 2]);
+    // Where nothing would be saved either way, the budget is no reason.
+    cluster.snapshot.types[1].offerings.iter_mut().for_each(|offering| offering.price *= 2);
+    let dear = sentences(&cluster.snapshot);
+    assert!(dear.iter().all(|said| said.contains("no other")), "{dear:?}");
+}
+
+#[test]
+fn a_node_that_has_just_drifted_is_told_that_and_nothing_else() {
+    let mut cluster = Cluster::new();
+    let small = cluster.instance_type("small", 2, 8, 100);
+    let web = cluster.class("web", 1800, 1024);
+    let node = cluster.node(POOL, small, "a");
+    cluster.pods(web, node, 1);
+    cluster.snapshot.nodes[0].drifted = Some(Drift { why: "image".to_owned(), since: Some(NOON - 5) });
+    let lately = "it stays: it drifted a moment ago and is left alone until 2026-03-02T12:00:05Z";
+    assert_eq!(sentences(&cluster.snapshot), [lately]);
+}
+
+#[test]
+fn a_drain_that_does_not_go_on_says_what_holds_it() {
+    let mut cluster = Cluster::new();
+    let small = cluster.instance_type("small", 2, 8, 100);
+    let web = cluster.class("web", 500, 1024);
+    let node = cluster.node(POOL, small, "a");
+    cluster.pods(web, node, 1);
+    cluster.snapshot.nodes[0].state = NodeState::Leaving;
+    assert_eq!(sentences(&cluster.snapshot), ["it goes: it is being removed already"]);
+    cluster.disruption_budget("web", "web", 0);
+    let held = "it goes: it is being removed and waits: \
+                PodDisruptionBudget default/web allows no eviction of pod default/pod-000 now";
+    assert_eq!(sentences(&cluster.snapshot), [held]);
+    // Its pods have to leave within a time: nothing holds them for ever.
+    cluster.snapshot.nodes[0].ends_in_time = true;
+    assert_eq!(sentences(&cluster.snapshot), ["it goes: it is being removed already"]);
 }
 
 #[test]

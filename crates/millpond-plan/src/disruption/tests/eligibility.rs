@@ -32,6 +32,14 @@ fn refusals_of_a_node_with_a_pod() {
         (Drifted, |c| c.snapshot.nodes[0].state = NodeState::Leaving, "Leaving: it is being removed already"),
         (Drifted, |c| c.snapshot.nodes[0].state = NodeState::Starting, "Starting: it is still starting"),
         (
+            Drifted,
+            |c| {
+                c.snapshot.nodes[0].state = NodeState::Starting;
+                c.snapshot.nodes[0].waits_for = Some("startup taint a=b:NoExecute is still on it".to_owned());
+            },
+            "Starting: it is still starting: startup taint a=b:NoExecute is still on it",
+        ),
+        (
             Underutilized,
             |c| c.snapshot.nodes[0].initialized = None,
             "NotInitialized: it has not become ready for pods yet",
@@ -170,12 +178,12 @@ fn refusals_of_a_node_with_a_pod() {
         (
             Underutilized,
             |c| c.first_pool().disruption.budgets = vec![count(0)],
-            "Budget: budget 1 of its pool allows 0 nodes to be away at once, 0 are",
+            "Budget: budget 1 (`nodes: 0`) of its pool allows 0 nodes to be away at once, 0 are",
         ),
         (
             Underutilized,
             |c| c.first_pool().disruption.budgets = vec![count(5), at(count(0), "0 9 * * mon-fri", 8 * 3600)],
-            "Budget: budget 2 of its pool allows 0 nodes to be away at once, 0 are; \
+            "Budget: budget 2 (`nodes: 0`) of its pool allows 0 nodes to be away at once, 0 are; \
              the next chance is at 2026-03-02T17:00:00Z",
         ),
         (Underutilized, |c| c.first_pool().disruption.budgets = vec![for_reasons(count(0), &[Drifted])], "yes"),
@@ -191,7 +199,7 @@ fn refusals_of_a_node_with_a_pod() {
                 c.first_pool().disruption.expire_after = Some(60);
                 c.first_pool().disruption.budgets = vec![count(0)];
             },
-            "Budget: budget 1 of its pool allows 0 nodes to be away at once, 0 are",
+            "Budget: budget 1 (`nodes: 0`) of its pool allows 0 nodes to be away at once, 0 are",
         ),
     ];
     for (index, (reason, change, expected)) in cases.into_iter().enumerate() {
@@ -262,6 +270,13 @@ fn refusals_of_an_empty_node() {
         c.first_pool().disruption.expire_after = Some(60);
     };
     assert_eq!([verdict(Drifted, outdated), verdict(Expired, outdated)], [lost, lost]);
+    // As Karpenter has it: where pods have to leave within a time, a pod that would be lost keeps no node for ever.
+    let in_time = |c: &mut Cluster| {
+        outdated(c);
+        c.snapshot.nodes[0].ends_in_time = true;
+    };
+    assert_eq!([verdict(Drifted, in_time), verdict(Expired, in_time)], ["yes", "yes"]);
+    assert_eq!(verdict(Underutilized, in_time), lost);
 }
 
 #[test]

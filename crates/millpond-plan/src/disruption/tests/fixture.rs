@@ -124,6 +124,7 @@ impl Cluster {
             expiry: Expiry::default(),
             ends_in_time: false,
             ready: true,
+            waits_for: None,
         });
         NodeId::from(self.snapshot.nodes.len() - 1)
     }
@@ -243,6 +244,7 @@ pub(crate) fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
             expiry: Expiry::default(),
             ends_in_time: false,
             ready: true,
+            waits_for: None,
         });
     }
     let places: BTreeMap<PodId, Target> = plan.placements.iter().copied().collect();

@@ -4,6 +4,7 @@
 mod labels;
 mod neighbours;
 mod placed;
+mod pools;
 mod sizes;
 mod stock_and_limits;
 

@@ -244,6 +244,7 @@ impl<'s> SnapshotBuilder<'s> {
             expiry: Expiry::Never,
             ends_in_time: false,
             ready: false,
+            waits_for: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use millpond_api::catalog::import::{self, Options};
 use millpond_api::convert::Input;
-use millpond_state::Reader;
+use millpond_state::{Diagnostic, Reader};
 
 use super::super::catalog::refused;
 use super::super::input::values;
@@ -37,8 +37,10 @@ pub(super) fn read(
         catalogs.push(imported.catalog);
     }
     let reading = reader.finish();
-    // Unknown fields are in the report.
-    for warning in reading.warnings.iter().filter(|warning| warning.field.as_deref() == Some("kind")) {
+    // Unknown fields are in the report, but for those of pools, which keep them: a misspelt one is said here.
+    let is_said =
+        |warning: &&Diagnostic| warning.field.as_deref() == Some("kind") || warning.problem.contains("; is `");
+    for warning in reading.warnings.iter().filter(is_said) {
         writeln!(messages, "warning: {warning}")?;
     }
     if !reading.errors.is_empty() {

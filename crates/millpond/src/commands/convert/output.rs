@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use millpond_api::catalog::config_map::NAMESPACE;
 use millpond_api::convert::{ConvertError, Converted, Input, Report, Target};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::file::{self, Readers};
 use super::super::format::plural;
@@ -77,13 +78,26 @@ pub(super) fn write(
 }
 
 fn objects(converted: &Converted, format: Format) -> anyhow::Result<String> {
+    let objects = with_namespace(&converted.objects);
     match format {
-        Format::Json => as_json(&json!({ "apiVersion": "v1", "kind": "List", "items": converted.objects })),
+        Format::Json => as_json(&json!({ "apiVersion": "v1", "kind": "List", "items": objects })),
         Format::Yaml => {
-            let documents: Vec<String> = converted.objects.iter().map(as_yaml).collect::<Result<_, _>>()?;
+            let documents: Vec<String> = objects.iter().map(as_yaml).collect::<Result<_, _>>()?;
             Ok(documents.join("---\n"))
         }
     }
+}
+
+/// The same with the namespace of Millpond's own objects before the first object in it: `kubectl apply` refuses objects
+/// whose namespace is not there.
+fn with_namespace(objects: &[Value]) -> Vec<Value> {
+    let mut objects = objects.to_vec();
+    let first = objects.iter().position(|object| object["metadata"]["namespace"] == NAMESPACE);
+    if let Some(first) = first {
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        objects.insert(first, namespace);
+    }
+    objects
 }
 
 fn write_files(

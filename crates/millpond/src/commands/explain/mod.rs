@@ -107,7 +107,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, messages: &mut impl 
         }
         Subject::Node(name) => {
             let found = snapshot.find_node(name).ok_or_else(|| missing_node(snapshot, name))?;
-            node::render(snapshot, found, args.output)?
+            node::render(&input, found, args.output)?
         }
         Subject::Workload(kind, name) => {
             let found = pod_of(args, &input, *kind, name, messages)?;
@@ -169,7 +169,7 @@ fn claim(input: &Input, name: &str, output: Output) -> anyhow::Result<String> {
     })?;
     let node = Some(claim.status.node_name.as_str()).filter(|node| !node.is_empty()).unwrap_or(name);
     if let Some(found) = input.snapshot.find_node(node) {
-        return node::render(&input.snapshot, found, output);
+        return node::render(input, found, output);
     }
     let waiting: Vec<&Condition> = claim.status.conditions.iter().filter(|it| it.status != "True").collect();
     match output {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use millpond_controllers::capi::autoscale::GroupNodeStanding;
 use millpond_plan::disruption::{DisruptionBlocker, NodeVerdict, node_verdict};
 use millpond_plan::model::{NodeId, Snapshot};
 use millpond_plan::plan::{Removal, Settings};
@@ -10,10 +11,17 @@ use serde_json::{Value, json};
 
 use super::Output;
 use crate::commands::format::plural;
+use crate::commands::input::Input;
+use crate::commands::node::NODE_GROUP;
+use crate::commands::node_groups::group_nodes;
 use crate::commands::table::{Side, Table};
 use crate::commands::{as_json, as_yaml};
 
-pub(super) fn render(snapshot: &Snapshot, node: NodeId, output: Output) -> anyhow::Result<String> {
+pub(super) fn render(input: &Input, node: NodeId, output: Output) -> anyhow::Result<String> {
+    let snapshot = &input.snapshot;
+    if let Some(standing) = group_nodes(input).get(&snapshot.nodes[node.index()].name) {
+        return of_group(snapshot, node, standing, output);
+    }
     let verdict = node_verdict(snapshot, node, &Settings { consolidate: true, ..Settings::default() });
     match output {
         Output::Table => Ok(page(snapshot, node, &verdict)),
@@ -22,22 +30,50 @@ pub(super) fn render(snapshot: &Snapshot, node: NodeId, output: Output) -> anyho
     }
 }
 
+/// A node of a node group, which goes by the rules of the cluster-autoscaler.
+fn of_group(snapshot: &Snapshot, node: NodeId, standing: &GroupNodeStanding, output: Output) -> anyhow::Result<String> {
+    let name = &snapshot.nodes[node.index()].name;
+    let verb = if standing.is_unneeded { "goes" } else { "stays" };
+    let view = json!({
+        "node": name,
+        "disruptable": standing.is_unneeded,
+        "message": format!("it {verb}: {}", standing.why),
+        "why": standing.why,
+        "blocker": (!standing.is_unneeded).then_some(NODE_GROUP),
+    });
+    match output {
+        Output::Table => {
+            let mut text = format!("node/{name} {verb}: {}\n", standing.why);
+            facts(&mut text, snapshot, node);
+            Ok(text)
+        }
+        Output::Json => as_json(&view),
+        Output::Yaml => as_yaml(&view),
+    }
+}
+
 fn page(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> String {
     let there = &snapshot.nodes[node.index()];
     let mut text = String::new();
     let verb = if verdict.is_disruptable() { "goes" } else { "stays" };
     _ = writeln!(text, "node/{} {verb}: {}", there.name, verdict.why(snapshot));
-    let pods = snapshot.pods.iter().filter(|pod| pod.node == Some(node)).count();
-    let of = |symbol: Option<Symbol>| symbol.map_or("?", |symbol| snapshot.text(symbol));
-    let pool = there.pool.map_or("no pool", |pool| &snapshot.pools[pool.index()].name);
-    let price = there.price.map_or_else(|| "?".to_owned(), |price| format!("${:.4} per hour", price as f64 / 1e9));
-    _ = writeln!(text, "  {pool}, {} in {}, {price}, {}", of(there.instance_type), of(there.zone), plural(pods, "pod"));
+    facts(&mut text, snapshot, node);
     match &verdict.removal {
         Some(removal) => going(&mut text, snapshot, node, verdict, removal),
         None if verdict.is_disruptable() => {}
         None => staying(&mut text, snapshot, verdict),
     }
     text
+}
+
+/// What it is and what it costs.
+fn facts(text: &mut String, snapshot: &Snapshot, node: NodeId) {
+    let there = &snapshot.nodes[node.index()];
+    let pods = snapshot.pods.iter().filter(|pod| pod.node == Some(node)).count();
+    let of = |symbol: Option<Symbol>| symbol.map_or("?", |symbol| snapshot.text(symbol));
+    let pool = there.pool.map_or("no pool", |pool| &snapshot.pools[pool.index()].name);
+    let price = there.price.map_or_else(|| "?".to_owned(), |price| format!("${:.4} per hour", price as f64 / 1e9));
+    _ = writeln!(text, "  {pool}, {} in {}, {price}, {}", of(there.instance_type), of(there.zone), plural(pods, "pod"));
 }
 
 fn going(text: &mut String, snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict, removal: &Removal) {
@@ -103,6 +139,7 @@ fn view(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> Value {
         "node": snapshot.nodes[node.index()].name,
         "disruptable": verdict.is_disruptable(),
         "message": verdict.sentence(snapshot),
+        "why": verdict.why(snapshot),
         "blocker": verdict.blocker.as_ref().map(DisruptionBlocker::name),
         "notBefore": opens.map(|time| time.to_string()),
         "reasons": reasons,

@@ -22,7 +22,8 @@ pub(super) fn render(snapshot: &Snapshot, pool: PoolId, output: Output) -> anyho
 
 fn message(standing: &PoolStanding) -> String {
     match (&standing.verdict, &standing.cheapest) {
-        (Some(verdict), _) => format!("makes no node: {}", verdict.message),
+        (Some(verdict), _) if standing.is_permanent => format!("can make no node: {}", verdict.message),
+        (Some(verdict), _) => format!("makes no node now: {}", verdict.message),
         (None, Some(cheapest)) => {
             format!("can make nodes of {}, at least {cheapest}", plural(standing.left, "type"))
         }
@@ -53,6 +54,8 @@ fn view(snapshot: &Snapshot, standing: &PoolStanding) -> Value {
     json!({
         "pool": snapshot.pools[standing.pool.index()].name,
         "message": message(standing),
+        "why": standing.why(),
+        "permanent": standing.is_permanent,
         "rule": standing.verdict.as_ref().map(|verdict| verdict.rule.name()),
         "types": standing.types,
         "typesLeft": standing.left,

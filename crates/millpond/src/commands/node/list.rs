@@ -5,6 +5,7 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use millpond_api::selector::{self, LabelValues, Requirement};
+use millpond_controllers::capi::autoscale::GroupNodeStanding;
 use millpond_plan::disruption::node_verdicts;
 use millpond_plan::model::{CPU, MEMORY, Node, NodeId, PoolId, Snapshot};
 use millpond_plan::plan::Settings;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::commands::format::percent;
 use crate::commands::input::Input;
 use crate::commands::list_output::{self, Grid, List, ListArgs};
+use crate::commands::node_groups::group_nodes;
 use crate::commands::node_totals::{Load, Totals, loads};
 use crate::commands::table::Side::{Left, Right};
 use crate::failure::Failure;
@@ -38,7 +40,10 @@ pub(crate) struct NodeListArgs {
     sort: Sort,
 }
 
-/// Requirements that select nodes.
+/// What keeps a node of a node group, for scripts.
+pub(crate) const NODE_GROUP: &str = "NodeGroup";
+
+/// What is selected by.
 type Selector = Vec<Requirement>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -73,7 +78,11 @@ fn nodes(args: &NodeListArgs, input: &Input) -> anyhow::Result<Nodes> {
     let mut ids: Vec<NodeId> = (0..snapshot.nodes.len()).map(NodeId::from).filter(wanted).collect();
     sort(&mut ids, args.sort, snapshot, &loads);
     let verdicts = node_verdicts(snapshot, &Settings { consolidate: true, ..Settings::default() });
-    let row = |id: &NodeId| NodeRow::new(snapshot, &verdicts, *id, &loads[id.index()]);
+    let groups = group_nodes(input);
+    let row = |id: &NodeId| {
+        let row = NodeRow::new(snapshot, &verdicts, *id, &loads[id.index()]);
+        in_group(row, groups.get(&snapshot.nodes[id.index()].name))
+    };
     let rows = ids.iter().map(row).collect();
     Ok(Nodes { rows, sum: Totals::of(snapshot, &loads, ids) })
 }
@@ -106,6 +115,16 @@ fn sort(ids: &mut [NodeId], by: Sort, snapshot: &Snapshot, loads: &[Load]) {
 struct Nodes {
     rows: Vec<NodeRow>,
     sum: Totals,
+}
+
+/// A row of a node of a node group, which the rules of the group keep or remove.
+fn in_group(mut row: NodeRow, standing: Option<&GroupNodeStanding>) -> NodeRow {
+    if let Some(standing) = standing {
+        row.is_disruptable = standing.is_unneeded;
+        row.why.clone_from(&standing.why);
+        row.blocker = (!standing.is_unneeded).then_some(NODE_GROUP);
+    }
+    row
 }
 
 impl List for Nodes {

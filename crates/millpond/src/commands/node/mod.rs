@@ -2,6 +2,8 @@
 
 mod list;
 
+pub(crate) use list::NODE_GROUP;
+
 use std::io::Write;
 
 use clap::Subcommand;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
+use millpond_plan::explain::explain_pool;
 use millpond_plan::model::{PoolId, Snapshot};
 use millpond_plan::symbol::Symbol;
 use serde_json::{Value, json};
@@ -72,9 +73,11 @@ pub(super) fn run(args: &PoolGetArgs, out: &mut impl Write, messages: &mut impl 
 
 fn page(input: &Input, id: PoolId) -> String {
     let snapshot = &input.snapshot;
-    let pool = PoolSummary::new(input, &loads(snapshot), id);
+    let standing = explain_pool(snapshot, id);
+    let pool = PoolSummary::new(input, &loads(snapshot), &standing);
     let mut text = String::new();
-    let ready = match pool.why_not_ready() {
+    let ready = match pool.why_no_node() {
+        Some(why) if pool.ready() == "True" => format!("ready, but makes no node now: {why}"),
         Some(why) => format!("not ready, {why}"),
         None if pool.ready() == "True" => "ready".to_owned(),
         None => "its readiness is not reported yet".to_owned(),
@@ -183,7 +186,8 @@ fn groups(snapshot: &Snapshot, pool: &PoolSummary<'_>) -> BTreeMap<Vec<String>, 
 
 fn view(input: &Input, id: PoolId) -> Value {
     let snapshot = &input.snapshot;
-    let pool = PoolSummary::new(input, &loads(snapshot), id);
+    let standing = explain_pool(snapshot, id);
+    let pool = PoolSummary::new(input, &loads(snapshot), &standing);
     let mut view = pool.view();
     view["conditions"] = json!(pool.conditions());
     view["requirements"] = json!(wanted(snapshot, &pool));

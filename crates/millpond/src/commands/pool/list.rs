@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use clap::Args;
-use millpond_plan::model::{NodeId, PoolId};
+use millpond_plan::explain::explain_pools;
+use millpond_plan::model::NodeId;
 use serde_json::{Value, json};
 
 use super::budgets::policy;
@@ -41,6 +42,8 @@ pub(super) fn run(args: &PoolListArgs, out: &mut impl Write, messages: &mut impl
 struct Pools {
     /// The cells of each pool, those of `-o wide` too.
     rows: Vec<(Vec<String>, Vec<String>)>,
+    /// Why each can make no node now.
+    whys: Vec<String>,
     items: Vec<Value>,
     names: Vec<String>,
     sum: Totals,
@@ -49,11 +52,13 @@ struct Pools {
 fn pools(input: &Input) -> Pools {
     let snapshot = &input.snapshot;
     let loads = loads(snapshot);
+    let standings = explain_pools(snapshot);
     let facts: Vec<PoolSummary<'_>> =
-        (0..snapshot.pools.len()).map(|pool| PoolSummary::new(input, &loads, PoolId::from(pool))).collect();
+        standings.iter().map(|standing| PoolSummary::new(input, &loads, standing)).collect();
     let of_pools = facts.iter().flat_map(|pool| pool.nodes.iter().copied());
     Pools {
         rows: facts.iter().map(|pool| (cells(pool), more_cells(pool))).collect(),
+        whys: facts.iter().map(|pool| pool.why_no_node().unwrap_or("-").to_owned()).collect(),
         items: facts.iter().map(PoolSummary::view).collect(),
         names: facts.iter().map(|pool| format!("nodepool/{}", pool.pool.name)).collect(),
         sum: Totals::of(snapshot, &loads, of_pools.collect::<Vec<NodeId>>()),
@@ -108,7 +113,12 @@ impl List for Pools {
         }
         let row =
             |(cells, more): &(Vec<String>, Vec<String>)| if wide { [&cells[..], more].concat() } else { cells.clone() };
-        let rows = self.rows.iter().map(row).collect();
+        let mut rows: Vec<Vec<String>> = self.rows.iter().map(row).collect();
+        // Where all is well there is nothing to explain.
+        if self.whys.iter().any(|why| why != "-") {
+            columns.push(("WHY NO NEW NODE", Left));
+            rows.iter_mut().zip(&self.whys).for_each(|(row, why)| row.push(why.clone()));
+        }
         Grid { columns, rows, age: "AGE", state: "READY", footer: self.sum.line() }
     }
 

@@ -3,6 +3,7 @@
 use millpond_api::condition::READY;
 use millpond_api::karpenter::NodePool;
 use millpond_api::meta::Condition;
+use millpond_plan::explain::PoolStanding;
 use millpond_plan::model::{CPU, Limits, MEMORY, NodeId, Pool, PoolId, Snapshot};
 use serde_json::{Value, json};
 
@@ -19,6 +20,8 @@ pub(super) struct PoolSummary<'i> {
     pub(super) nodes: Vec<NodeId>,
     pub(super) sum: Totals,
     now: i64,
+    /// What it can make.
+    standing: &'i PoolStanding,
     /// Limits and what is used of them.
     pub(super) limits: Vec<Limit>,
 }
@@ -32,14 +35,15 @@ pub(super) struct Limit {
 }
 
 impl<'i> PoolSummary<'i> {
-    pub(super) fn new(input: &'i Input, loads: &[Load], id: PoolId) -> Self {
+    pub(super) fn new(input: &'i Input, loads: &[Load], standing: &'i PoolStanding) -> Self {
+        let id = standing.pool;
         let snapshot = &input.snapshot;
         let pool = &snapshot.pools[id.index()];
         let all = (0..snapshot.nodes.len()).map(NodeId::from);
         let nodes: Vec<NodeId> = all.filter(|node| snapshot.nodes[node.index()].pool == Some(id)).collect();
         let sum = Totals::of(snapshot, loads, nodes.iter().copied());
         let limits = limits(snapshot, &pool.limits, &sum);
-        Self { id, pool, object: input.state.pool(&pool.name), nodes, sum, now: snapshot.now, limits }
+        Self { id, pool, object: input.state.pool(&pool.name), nodes, sum, now: snapshot.now, standing, limits }
     }
 
     /// The name of its class; `None` for pools without a class.
@@ -60,17 +64,22 @@ impl<'i> PoolSummary<'i> {
 
     /// Whether nodes can be bought for it: what a controller says, and else what a plan finds.
     pub(super) fn ready(&self) -> &'i str {
-        if self.pool.not_ready.is_some() {
+        if self.pool.not_ready.is_some() || self.standing.is_permanent {
             return "False";
         }
         let ready = self.conditions().iter().find(|condition| condition.kind == READY);
         ready.map_or("True", |condition| condition.status.as_str())
     }
 
-    /// Why none can, if so.
-    pub(super) fn why_not_ready(&self) -> Option<&'i str> {
+    /// Why no node can be made for it now, ready or not: the planner's reason, which conditions and events have too.
+    pub(super) fn why_no_node(&self) -> Option<&'i str> {
         let ready = self.conditions().iter().find(|condition| condition.kind == READY && condition.status != "True");
-        self.pool.not_ready.as_deref().or_else(|| ready.map(|condition| condition.message.as_str()))
+        self.standing.why().or_else(|| ready.map(|condition| condition.message.as_str()))
+    }
+
+    /// The same, of a pool that is not ready.
+    fn why_not_ready(&self) -> Option<&'i str> {
+        self.why_no_node().filter(|_| self.ready() != "True")
     }
 
     /// Its age; `None` without a creation timestamp.
@@ -111,6 +120,8 @@ impl<'i> PoolSummary<'i> {
             "replicas": self.pool.replicas,
             "ready": self.ready() == "True",
             "whyNotReady": self.why_not_ready(),
+            "whyNoNode": self.why_no_node(),
+            "rule": self.standing.verdict.as_ref().map(|verdict| verdict.rule.name()),
             "created": self.created().and_then(moment),
             "cpu": format::amount("cpu", self.cpu()),
             "memory": format::amount("memory", self.memory()),

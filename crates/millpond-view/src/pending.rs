@@ -257,16 +257,11 @@ mod tests {
 
     #[test]
     fn equal_pods_are_one_group_with_the_planners_reason() {
-        let mut cluster = Cluster::new()
+        let cluster = Cluster::new()
             .machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50))
-            .pool("general", |pool| pool);
-        for number in 0..3 {
-            cluster = cluster.pod(&format!("web-{number}"), "cpu=1", |pod| pod).pod(
-                &format!("huge-{number}"),
-                "cpu=64",
-                |pod| pod,
-            );
-        }
+            .pool("general", |pool| pool)
+            .pods(3, "web", "cpu=1", |pod| pod)
+            .pods(3, "huge", "cpu=64", |pod| pod);
         let snapshot = cluster.snapshot();
         let outcome = millpond_plan::plan(&snapshot, &Settings::default());
         let groups = groups(&snapshot, &outcome, &|_, name| Some(format!("Job/{}", &name[..name.len() - 2])));

@@ -20,6 +20,7 @@ use millpond_controllers::leader::{Leadership, Leads};
 use millpond_controllers::run::Controllers;
 use millpond_providers::Provider;
 use millpond_providers::sim::{Cloud, SimProvider};
+use millpond_runtime::history::History;
 use millpond_sim::meta::{Key, node_name, phase};
 use millpond_sim::{Nodes, Options, StandIns};
 use parking_lot::Mutex;
@@ -43,6 +44,8 @@ pub(crate) struct Basin {
     stand_ins_stop: CancellationToken,
     crew: Option<Crew>,
     rivals: Vec<Crew>,
+    /// Where controllers that are hired write down what they decide.
+    pub(crate) history: History,
     /// Controllers that are hired know nothing of each other.
     contested: bool,
     /// The term of the controllers that were hired last.
@@ -122,6 +125,7 @@ impl Basin {
             stand_ins_stop,
             crew: None,
             rivals: Vec::new(),
+            history: History::default(),
             contested: false,
             term: 0,
             provider: |provider| provider,
@@ -199,7 +203,8 @@ impl Basin {
         let client = self.fused(fuse.clone());
         let stop = CancellationToken::new();
         let virtual_start = Some(self.clock.now());
-        let options = ControllerOptions { seed, virtual_start, advise, leads, ..ControllerOptions::default() };
+        let history = self.history.clone();
+        let options = ControllerOptions { seed, virtual_start, advise, leads, history, ..ControllerOptions::default() };
         let provider = Arc::new(SimProvider::new(Arc::clone(&self.cloud), client.clone(), self.clock.clone()));
         if let Some(term) = term {
             provider.begin_term(term).now_or_never().expect("in memory").expect("the latest term");

@@ -11,6 +11,7 @@ mod disruption;
 mod fuse;
 mod gpu_jobs;
 mod health;
+mod history;
 mod launches;
 mod leadership;
 mod ledger;

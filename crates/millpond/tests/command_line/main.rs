@@ -5,6 +5,7 @@ mod ci_builder;
 mod convert;
 mod examples;
 mod guides;
+mod history;
 mod live;
 mod mistakes;
 mod plan;

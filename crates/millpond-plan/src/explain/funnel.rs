@@ -10,7 +10,7 @@ use crate::market::{Market, Usage};
 use crate::model::{ClassId, HostPort, Limits, PodClass, PoolId, ResourceId, Snapshot, TypeId};
 use crate::pack::BitSet;
 use crate::plan::Rule;
-use crate::requirement::Requirement;
+use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
 use crate::taint::{self, Taint};
 use crate::topology::{Topology, TopologyNode};
@@ -105,22 +105,19 @@ impl<'a> Inquiry<'a> {
         funnel.steps
     }
 
-    /// How many labels that the class asks for are none that the pool's nodes can have, whatever types are left to it:
-    /// first those that users make up, which pick a pool as its name does, then those that every cluster has.
-    pub(super) fn label_distance(&self, pool: PoolId) -> (usize, usize) {
+    /// The number of labels that the class asks for and nodes of the pool cannot have. Labels that every cluster has
+    /// (zone, architecture, type) do not count: they do not pick a pool, as its name and labels of its own do.
+    pub(super) fn label_distance(&self, pool: PoolId) -> usize {
         let snapshot = self.snapshot;
         let of = &snapshot.pools[pool.index()];
         let is_usual = |key: Symbol| key != snapshot.names.pool && snapshot.well_known.contains(&key);
-        let lacks = |(key, wanted): &(Symbol, &Requirement)| match of.requirements.get(*key) {
+        let lacks = |(key, wanted): (Symbol, &Requirement)| match of.requirements.get(key) {
             Some(has) => !has.intersects(wanted, &snapshot.symbols),
-            None => !wanted.allows_missing() && !is_usual(*key),
+            None => !wanted.allows_missing(),
         };
-        let distances = self.class().node_terms.iter().map(|term| {
-            let lacking: Vec<Symbol> = term.iter().filter(lacks).map(|(key, _)| key).collect();
-            let usual = lacking.iter().filter(|key| is_usual(**key)).count();
-            (lacking.len() - usual, usual)
-        });
-        distances.min().unwrap_or_default()
+        let of_term =
+            |term: &Requirements| term.iter().filter(|(key, wanted)| !is_usual(*key) && lacks((*key, wanted))).count();
+        self.class().node_terms.iter().map(of_term).min().unwrap_or_default()
     }
 
     /// Whether a pool that is not ready would have something for the class if it were, stock and limits aside.

@@ -80,7 +80,9 @@ fn a_pool_of_old_types_says_that_it_makes_no_node() {
     let output = run(&["explain", "pool/default", "-f", path.to_str().unwrap()]);
     let page = String::from_utf8_lossy(&output.stdout);
     assert!(
-        page.starts_with("pool/default makes no node: its own requirements leave only types of previous generations"),
+        page.starts_with(
+            "pool/default can make no node: its own requirements leave only types of previous generations"
+        ),
         "{page}"
     );
     assert!(page.contains("previous generations only by name"), "{page}");

@@ -99,12 +99,61 @@ impl LogFile for File {
     }
 }
 
+/// A file that this process has locked. Dropping it gives the lock back at once: closing alone would not while a child
+/// process that is being started still has a copy of the descriptor.
+#[derive(Debug)]
+struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks a file, if no other process has locked it.
+    fn lock(file: File) -> io::Result<Self> {
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing the file releases the lock too, only later.
+        let _ = self.0.unlock();
+    }
+}
+
+impl LogFile for LockedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        LogFile::read_at(&self.0, buffer, offset)
+    }
+
+    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        LogFile::write_all_at(&self.0, data, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        LogFile::sync_data(&self.0)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        LogFile::sync_all(&self.0)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        LogFile::length(&self.0)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        LogFile::set_length(&self.0, length)
+    }
+}
+
 /// A locked directory of the real file system.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     handle: File,
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl Directory {
@@ -129,9 +178,9 @@ impl LogIo for Directory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        lock_file(&file)?;
+        let file = LockedFile::lock(file)?;
         // Between opening and locking, a compaction of another process may have put a new file in its place.
-        let (locked, named) = (file.metadata()?, std::fs::metadata(&path)?);
+        let (locked, named) = (file.0.metadata()?, std::fs::metadata(&path)?);
         if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -140,8 +189,7 @@ impl LogIo for Directory {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
         self.remove(name)?;
-        let file = create_private(&self.path.join(name))?;
-        lock_file(&file)?;
+        let file = LockedFile::lock(create_private(&self.path.join(name))?)?;
         Ok(Arc::new(file))
     }
 
@@ -168,14 +216,6 @@ impl LogIo for Directory {
 /// A new file that only its owner can read; an error when the name is taken.
 pub(super) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// Locks a file until it is closed.
-fn lock_file(file: &File) -> io::Result<()> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),
-        TryLockError::Error(error) => error,
-    })
 }
 
 /// Makes the names in a directory durable. An empty path is the working directory.
@@ -215,7 +255,7 @@ fn make_directory(path: &Path) -> Result<bool, OpenError> {
     Ok(true)
 }
 
-fn take_lock(directory: &Path) -> Result<File, OpenError> {
+fn take_lock(directory: &Path) -> Result<LockedFile, OpenError> {
     let path = directory.join(LOCK_FILE_NAME);
     let mut file = OpenOptions::new()
         .read(true)
@@ -228,7 +268,7 @@ fn take_lock(directory: &Path) -> Result<File, OpenError> {
     match file.try_lock() {
         Ok(()) => {
             note_holder(&mut file);
-            Ok(file)
+            Ok(LockedFile(file))
         }
         Err(TryLockError::WouldBlock) => {
             Err(OpenError::AlreadyOpen { directory: directory.to_owned(), process: read_holder(&mut file) })
@@ -246,4 +286,22 @@ fn read_holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(16).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child process has copies of all descriptors until it runs its program.
+    #[test]
+    fn a_lock_is_given_back_while_a_copy_of_the_descriptor_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("locked");
+        let locked = LockedFile::lock(create_private(&path).unwrap()).unwrap();
+        let _copy = locked.0.try_clone().unwrap();
+        let again = || LockedFile::lock(OpenOptions::new().write(true).open(&path).unwrap());
+        assert_eq!(again().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(locked);
+        again().unwrap();
+    }
 }

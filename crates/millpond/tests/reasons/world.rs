@@ -40,7 +40,10 @@ pub(crate) struct World {
 }
 
 fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    let kind = GroupVersionKind::gvk(group, version, kind);
+    // Its plural is its name.
+    let is_plural = kind.kind == "ClusterLimits";
+    if is_plural { ApiResource::from_gvk_with_plural(&kind, "clusterlimits") } else { ApiResource::from_gvk(&kind) }
 }
 
 impl World {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use millpond_api::capi::gpu::Vendor;
-use millpond_plan::disruption::{Consolidated, consolidate};
+use millpond_plan::disruption::{Consolidated, DisruptionBlocker, consolidate};
 use millpond_plan::market::Market;
 use millpond_plan::model::{
     CPU, Consolidation, MEMORY, Node, NodeId, NodeState, Pod, PodKind, PodState, ResourceId, Resources, Seconds,
@@ -128,7 +128,12 @@ impl Judged {
     /// Why a candidate stays.
     fn why(&self, node: NodeId) -> String {
         let kept = self.consolidated.as_ref().and_then(|consolidated| consolidated.kept[node.index()].as_ref());
-        kept.map_or_else(String::new, |blocker| blocker.sentence(&self.snapshot))
+        match kept {
+            // Nothing is bought here, so cost cannot be what keeps it.
+            Some(DisruptionBlocker::NoSaving) => "its pods do not all fit on other nodes".to_owned(),
+            Some(blocker) => blocker.sentence(&self.snapshot),
+            None => String::new(),
+        }
     }
 
     fn unneeded(&self, id: NodeId, groups: &BTreeMap<String, Timing>) -> Option<Unneeded> {

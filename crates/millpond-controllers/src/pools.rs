@@ -104,7 +104,9 @@ impl Reconcile for Pools {
         known.initialize();
         match &standing {
             Some(Standing { event_reason, message, .. }) => {
-                if known.set(Condition::new(conditions::LAUNCHABLE, FALSE, event_reason.reason, message.as_str())) {
+                let held = Condition::new(conditions::LAUNCHABLE, FALSE, event_reason.reason, message.as_str());
+                let is_new = known.set(held);
+                if is_new {
                     self.context.events.record(&*pool, *event_reason, message.as_str());
                 }
             }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All waiting is `tokio::time`, the time that objects show comes from [`clock::Clock`] and all chance from
-//! [`names::NameGenerator`], so that everything above runs under paused time and repeats itself.
+//! [`name_generator::NameGenerator`], so that everything above runs under paused time and repeats itself.
 //!
 //! This crate knows no kind of Millpond's own; other crates implement [`kinds::Kind`] for the kinds that they mirror.
 

@@ -1,5 +1,6 @@
 //! Which request is answered by what.
 
+mod lists;
 mod reads;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The history is bounded in decisions and bytes; without a directory it is kept in memory alone. It is never read to
-//! decide anything, so a full disk costs the file and nothing else. Types are in [`record`], the files in [`file`].
+//! decide anything, so a full disk costs the file and nothing else. Types are in [`record`], the files in [`mod@file`].
 
 mod file;
 mod record;

@@ -16,7 +16,7 @@ use millpond_view::units::{Money, permille};
 use millpond_view::{pending, pools, totals};
 use serde_json::{Value, json};
 
-use super::Call;
+use super::{Call, lists};
 use crate::hub::Frame;
 use crate::respond::Problem;
 use crate::{Mode, decisions, rights};
@@ -82,16 +82,10 @@ pub(super) async fn read(call: &Call, path: &[&str]) -> Result<Value, Problem> {
         ["cost"] => cost(call).await,
         ["health"] => health(call).await,
         ["catalog"] => catalog(call).await,
-        ["hosts" | "gpus" | "forecast"] | ["ci", _] => Err(Problem::not_found(format!(
-            "the dashboard does not show this yet; `millpond {}` does",
-            match path[0] {
-                "hosts" => "host list",
-                "gpus" => "gpu list",
-                "ci" => "ci list",
-                _ => "explain node/NAME",
-            }
-        ))),
-        _ => Err(Problem::not_found("there is nothing at this path")),
+        _ => match lists::list(&call.session.user.client, path).await {
+            Some(list) => list,
+            None => Err(Problem::not_found("there is nothing at this path")),
+        },
     }
 }
 

@@ -29,7 +29,7 @@ async fn without_a_session_nothing_is_shown_but_the_page() {
         "/catalog",
         "/hosts",
         "/gpus",
-        "/ci/labels",
+        "/ci/nodes",
         "/forecast",
         "/stream",
         "/nothing",

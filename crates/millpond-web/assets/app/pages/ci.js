@@ -1,4 +1,4 @@
-// CI nodes: labels, requests, nodes and images of Zuul's Nodepool.
+// CI nodes: requests, nodes, images and builds of Zuul's Nodepool.
 
 import { html } from '../core/html.js';
 import { link } from '../core/router.js';
@@ -12,13 +12,8 @@ const TABS = [
     'Requests of CI jobs for nodes, with their place in the queue and, for those that wait, the reason.',
   ],
   ['nodes', 'Nodes', 'millpond ci list', 'CI nodes with their state, and which request holds them.'],
-  [
-    'labels',
-    'Labels',
-    'millpond ci info',
-    'Labels that jobs ask for, and how many nodes of each are ready, in use and being built.',
-  ],
-  ['images', 'Images', 'millpond ci image-list', 'Images that are built and uploaded for CI nodes.'],
+  ['images', 'Images', 'millpond ci image-list', 'Disk images that are built and uploaded for CI nodes.'],
+  ['builds', 'Builds', 'millpond ci dib-image-list', 'Builds of disk images, and what came of them.'],
 ];
 
 /** @param {{tab: string}} props */

@@ -154,6 +154,11 @@ impl<K: Kind> Mirror<K> {
         self.cache.wait_until_ready().await;
     }
 
+    /// Whether the API server does not serve the kind: its definition is not installed.
+    pub fn is_absent(&self) -> bool {
+        self.cache.is_absent()
+    }
+
     /// The newest resource version that the watch has delivered.
     pub fn observed_version(&self) -> u64 {
         self.cache.observed_version()

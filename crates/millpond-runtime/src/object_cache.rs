@@ -6,6 +6,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -50,6 +51,8 @@ pub(crate) struct ObjectCache {
     turn: Mutex<()>,
     listeners: RwLock<Vec<Listener>>,
     ready: watch::Sender<bool>,
+    /// Whether the API server does not serve the kind, as of the last list.
+    absent: AtomicBool,
     /// The newest resource version that the watch delivered.
     told: watch::Sender<u64>,
 }
@@ -123,6 +126,7 @@ impl ObjectCache {
             turn: Mutex::new(()),
             listeners: RwLock::new(Vec::new()),
             ready: watch::Sender::new(false),
+            absent: AtomicBool::new(false),
             told: watch::Sender::new(0),
         }
     }
@@ -180,6 +184,10 @@ impl ObjectCache {
         let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
     }
 
+    pub(crate) fn is_absent(&self) -> bool {
+        self.absent.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn observed_version(&self) -> u64 {
         *self.told.borrow()
     }
@@ -200,7 +208,7 @@ impl ObjectCache {
     ) -> BoxFuture<'static, ()> {
         async move {
             let take = |event| self.apply_raw_event(event);
-            raw_object::follow(everywhere, config, self.kind.clone(), &token, &take).await;
+            raw_object::follow(everywhere, config, self.kind.clone(), &token, &self.absent, &take).await;
         }
         .boxed()
     }

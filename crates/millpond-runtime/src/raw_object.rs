@@ -5,6 +5,7 @@
 //! is read in one place, [`Kind::read`].
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, pin_mut};
@@ -121,12 +122,14 @@ impl Resource for RawObject {
     }
 }
 
-/// Hands on the events of a watch until the token is cancelled.
+/// Hands on the events of a watch until the token is cancelled. `absent` says whether the API server does not serve the
+/// kind.
 pub(crate) fn follow<'a>(
     api: Api<RawObject>,
     config: Config,
     kind: Cow<'static, str>,
     token: &'a CancellationToken,
+    absent: &'a AtomicBool,
     take: &'a (dyn Fn(Event<RawObject>) + Send + Sync),
 ) -> BoxFuture<'a, ()> {
     async move {
@@ -134,13 +137,27 @@ pub(crate) fn follow<'a>(
         pin_mut!(events);
         loop {
             match events.try_next().await {
-                Ok(Some(event)) => take(event),
+                Ok(Some(event)) => {
+                    absent.store(false, Ordering::Relaxed);
+                    take(event);
+                }
                 Ok(None) => return,
-                Err(error) => tracing::debug!(%kind, %error, "watch interrupted"),
+                Err(error) => {
+                    absent.store(is_of_absent_kind(&error), Ordering::Relaxed);
+                    tracing::debug!(%kind, %error, "watch interrupted");
+                }
             }
         }
     }
     .boxed()
+}
+
+/// Whether a list failed because there is no such kind.
+fn is_of_absent_kind(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) => status.is_not_found(),
+        _ => false,
+    }
 }
 
 // The futures are boxed so that the code behind them is made here, once, and not wherever something is written.

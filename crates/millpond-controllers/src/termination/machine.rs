@@ -91,7 +91,11 @@ pub(super) async fn is_misnamed(context: &Context, claim: &mut Arc<NodeClaim>, i
         return Ok(None);
     }
     let token = claim.metadata.uid.clone().unwrap_or_default();
-    for provider in context.providers() {
+    // The provider of the class launched the machine, whatever the id says; the others cannot hold the claim up.
+    let class = context.class(&claim.spec.node_class_ref.name);
+    let own = class.and_then(|class| context.provider(&class).ok());
+    let asked: Vec<_> = own.map_or_else(|| context.providers().collect(), |own| vec![own]);
+    for provider in asked {
         let instances = match provider.list().await {
             Ok(instances) => instances,
             Err(error) => {

@@ -18,7 +18,7 @@ pub(super) struct Site {
     pub(super) there: bool,
     /// Labels and taints, without the name: nodes that are alike share them.
     pub(super) profile: usize,
-    /// The pods, in [`World::groups`].
+    /// The pods, in [`PlannedCluster::groups`].
     pub(super) groups: Range<usize>,
 }
 

@@ -29,11 +29,12 @@ impl Stream {
                 self.1 = rest;
                 let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
                 if let (Some(event), Some(id), Some(data)) = (field("event: "), field("id: "), field("data: ")) {
-                    return Some((event, id, serde_json::from_str(&data).unwrap()));
+                    return Some((event, id, serde_json::from_str(&data).expect("events are JSON")));
                 }
             }
             let frame = self.0.frame().await?.unwrap();
-            self.1 += std::str::from_utf8(&frame.into_data().unwrap()).unwrap();
+            self.1 +=
+                std::str::from_utf8(&frame.into_data().expect("a stream has no trailers")).expect("events are text");
         }
     }
 
@@ -84,7 +85,7 @@ async fn a_reader_that_missed_too_much_fetches_everything_again() {
     let stage = Stage::new().await;
     let session = stage.admin().await;
     let revision = stage.get("/nodes", &session).await.json()["revision"].as_str().unwrap().to_owned();
-    for last in ["other-7", "nonsense", &format!("{}9999", revision)] {
+    for last in ["other-7", "nonsense", &format!("{revision}9999")] {
         let mut stream = Stream::open(&stage, &session, Some(last)).await;
         assert_eq!(stream.next().await.unwrap().0, "resync", "{last}");
     }

@@ -66,9 +66,7 @@ async fn the_reason_is_the_one_of_explain_with_a_tried_fix() {
     let group = &pending["groups"][0];
     let snapshot = stuck().snapshot();
     let explained = explain_pod(&snapshot, snapshot.find_pod("default/train-1").unwrap());
-    if explained.verdict.is_none() {
-        panic!("the pod was to fit nowhere: {}", explained.message);
-    }
+    assert!(explained.verdict.is_some(), "the pod was to fit nowhere: {}", explained.message);
     assert_eq!(group["state"], "nobody-fits");
     assert_eq!(group["sentence"], json!(explained.verdict.as_ref().unwrap().message));
     assert_eq!(group["owner"], "Deployment/train");

@@ -132,7 +132,7 @@ impl Answer {
     pub(crate) fn problem(&self) -> (u16, String, String) {
         let status = self.json();
         assert_eq!((&status["kind"], &status["code"]), (&json!("Status"), &json!(self.status.as_u16())));
-        let text = |field: &str| status[field].as_str().unwrap().to_owned();
+        let text = |field: &str| status[field].as_str().expect("a Status has it").to_owned();
         (self.status.as_u16(), text("reason"), text("message"))
     }
 }
@@ -148,9 +148,9 @@ impl Stage {
     }
 
     async fn with(read_only: bool) -> Self {
-        let clock = Clock::virtual_from(START.parse().unwrap());
-        let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).unwrap();
-        millpond_apiserver::bootstrap(&server, 443).await.unwrap();
+        let clock = Clock::virtual_from(START.parse().expect("a time"));
+        let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).expect("a server");
+        millpond_apiserver::bootstrap(&server, 443).await.expect("it starts");
         let shown = Arc::new(Shown {
             snapshot: Mutex::new(Ok(small().snapshot())),
             changes: watch::Sender::new(1),
@@ -177,8 +177,8 @@ impl Stage {
     }
 
     pub(crate) async fn create(&self, object: Value) {
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let types = object.types.clone().unwrap();
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let types = object.types.clone().expect("it has a kind");
         let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
         let kind = GroupVersionKind::gvk(group, version, &types.kind);
         let resource = match types.kind.as_str() {
@@ -219,10 +219,10 @@ impl Stage {
 
     async fn log_in(&self, identity: Identity) -> String {
         let address = self.dashboard.address_for(user(&self.server, identity));
-        let code = address.split_once("#code=").unwrap().1;
+        let code = address.split_once("#code=").expect("the address has a code").1;
         let answer = self.post("/ui/api/v1/session", None, &json!({ "code": code })).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
-        answer.json()["session"].as_str().unwrap().to_owned()
+        answer.json()["session"].as_str().expect("a session").to_owned()
     }
 
     pub(crate) async fn get(&self, path: &str, session: &str) -> Answer {
@@ -240,7 +240,11 @@ impl Stage {
         let response = self.response(method, path, headers, body).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).expect("answers are text"),
+        }
     }
 
     pub(crate) async fn response(
@@ -257,7 +261,7 @@ impl Stage {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        self.dashboard.answer(request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()).await
+        self.dashboard.answer(request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request")).await
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn granted(objects: &Value, kind: &str) -> BTreeSet<Right> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let items = objects["items"].as_array().into_iter().flatten();
-    let rules = items.filter(|object| object["kind"] == kind).flat_map(|role| role["rules"].as_array()).flatten();
+    let rules = items.filter(|object| object["kind"] == kind).filter_map(|role| role["rules"].as_array()).flatten();
     let mut granted = BTreeSet::new();
     for rule in rules {
         for group in texts(&rule["apiGroups"]) {

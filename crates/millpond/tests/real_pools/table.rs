@@ -279,7 +279,8 @@ async fn advice_is_written_and_kept_true(stack: &mut Stack) -> Result<()> {
     });
     stack
         .create(json!({
-            "apiVersion": VERSION, "kind": "ScalingConstraint", "metadata": {"name": "shop"},
+            "apiVersion": VERSION, "kind": "ScalingConstraint",
+            "metadata": {"name": "shop", "annotations": {"sa.gardener.cloud/enable-scaling-diagnostics": "true"}},
             "spec": {
                 "consumerID": "gardener",
                 "defaultBackoffPolicy": {"initialBackoff": "10m", "maxBackoff": "1h"},

@@ -34,7 +34,7 @@ impl Findings {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_reason_everywhere() -> Result<()> {
     let server = EmbeddedServer::start(Path::new(env!("CARGO_BIN_EXE_millpond")), &["--memory"])?;
-    let mut world = World::watch(server.client().await?).await?;
+    let mut world = World::watch(server.client().await?);
     let commands = Commands::new(server.kubeconfig());
     let mut findings = Findings::default();
     let all = situations();
@@ -279,9 +279,8 @@ async fn pools(world: &mut World, commands: &Commands, all: &[Situation], findin
         {
             let reason = situation.reason.as_deref().unwrap_or_default();
             let notes = world.notes("NodePool", name, reason);
-            findings.check(name, notes.iter().any(|note| *note == message), || {
-                format!("the condition says `{message}`, events {notes:?}")
-            });
+            findings
+                .check(name, notes.contains(&message), || format!("the condition says `{message}`, events {notes:?}"));
         }
     }
     Ok(())
@@ -340,7 +339,8 @@ fn text(value: &Value) -> String {
 
 /// Whether an event of that reason was written.
 fn told(world: &World, kind: &str, name: &str, reason: &str) -> Result<()> {
-    if world.notes(kind, name, reason).is_empty() { bail!("{kind} {name} has no event {reason}") } else { Ok(()) }
+    ensure!(!world.notes(kind, name, reason).is_empty(), "{kind} {name} has no event {reason}");
+    Ok(())
 }
 
 /// Whether the event says a sentence, whose first letter is large there.

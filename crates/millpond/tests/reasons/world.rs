@@ -48,14 +48,14 @@ fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
 
 impl World {
     /// Watches a cluster.
-    pub(crate) async fn watch(client: Client) -> Result<Self> {
+    pub(crate) fn watch(client: Client) -> Self {
         let streams = WATCHED.map(|(group, version, kind)| {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(group, version, kind));
             let events = watcher::watcher(api, watcher::Config::default());
             events.filter_map(move |event| async move { Some((kind, event.ok()?)) }).boxed()
         });
         let changes = Box::pin(stream::select_all(streams));
-        Ok(Self { client, objects: BTreeMap::new(), changes })
+        Self { client, objects: BTreeMap::new(), changes }
     }
 
     fn take(&mut self, kind: &'static str, event: Event<DynamicObject>) {

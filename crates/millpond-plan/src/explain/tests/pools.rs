@@ -11,8 +11,8 @@ fn standing(change: impl FnOnce(PoolSpec<'_>) -> PoolSpec<'_>) -> Option<(String
     Some((standing.why()?.to_owned(), standing.is_permanent))
 }
 
-fn hopeless(why: &str) -> Option<(String, bool)> {
-    Some((why.to_owned(), true))
+fn hopeless(why: &str) -> (String, bool) {
+    (why.to_owned(), true)
 }
 
 #[test]
@@ -26,18 +26,20 @@ fn the_requirement_that_took_the_last_type_comes_with_the_nearest_value() {
     let none = standing(|pool| pool.requires("zone in us-1c"));
     assert_eq!(
         none,
-        hopeless("its own requirement zone us-1c leaves no type: 2 types have us-1a, us-1b; the nearest is us-1a")
+        Some(hopeless(
+            "its own requirement zone us-1c leaves no type: 2 types have us-1a, us-1b; the nearest is us-1a"
+        ))
     );
     let none = standing(|pool| pool.requires("family in m; size in 3xlarge"));
     assert_eq!(
         none,
-        hopeless(
+        Some(hopeless(
             "its own requirement size 3xlarge leaves no type: 2 types have 4xlarge, large; the nearest is 4xlarge"
-        )
+        ))
     );
     // Of a single value there is no nearest.
     let none = standing(|pool| pool.requires("family in n"));
-    assert_eq!(none, hopeless("its own requirement family n leaves no type: 2 types have m"));
+    assert_eq!(none, Some(hopeless("its own requirement family n leaves no type: 2 types have m")));
 }
 
 #[test]
@@ -53,10 +55,10 @@ fn numbers_have_a_nearest_number() {
 #[test]
 fn limits_that_no_node_fits_into_do_not_pass() {
     let too_low = standing(|pool| pool.limit("cpu=1"));
-    assert_eq!(too_low, hopeless("the pool's limit of cpu 1 leaves 1, the smallest node that would do has 2"));
+    assert_eq!(too_low, Some(hopeless("the pool's limit of cpu 1 leaves 1, the smallest node that would do has 2")));
     let fixed = standing(|pool| pool.limit("nodes=1").edit(|pool| pool.replicas = Some(3)));
     let why = "`spec.replicas: 3` asks for more than the pool's limit of 1 node (`spec.limits.nodes`) allows";
-    assert_eq!(fixed, hopeless(why));
+    assert_eq!(fixed, Some(hopeless(why)));
     let full =
         shop_without_pool().pool("web", |pool| pool.limit("nodes=1")).node("one", "m.large", |node| node.pool("web"));
     let standing = explain_pools(&full.snapshot()).remove(0);

@@ -58,7 +58,7 @@ pub(super) fn problem(problem: &Problem) -> String {
         Problem::ClaimUnbound(claim) => {
             format!("PersistentVolumeClaim {claim} is not bound, and its class does not wait for the pod")
         }
-        Problem::StorageClassMissing(claim) => format!("the StorageClass of {claim} does not exist"),
+        Problem::StorageClassMissing(class) => format!("StorageClass {class} does not exist"),
         Problem::ClaimInUse(claim) => {
             format!("PersistentVolumeClaim {claim} may be used by one pod at a time, and another uses it")
         }

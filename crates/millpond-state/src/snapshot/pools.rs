@@ -308,7 +308,8 @@ impl<'s> SnapshotBuilder<'s> {
                     format!("there is no catalogue `{name}`")
                 }
             };
-            source.not_ready = Some(why);
+            // What the controller wrote into the class is more exact.
+            source.not_ready = source.not_ready.or(Some(why));
         }
         let unknown = class.and_then(|class| self.unknown_overlay(class));
         source.not_ready = source.not_ready.or(unknown);

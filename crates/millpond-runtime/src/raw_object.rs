@@ -155,7 +155,8 @@ pub(crate) fn follow<'a>(
 /// Whether a list failed because there is no such kind.
 fn is_of_absent_kind(error: &watcher::Error) -> bool {
     match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) => status.is_not_found(),
+        // The answer for an unknown group is plain text, so the reason is not `NotFound`.
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) => status.code == 404,
         _ => false,
     }
 }

@@ -63,6 +63,11 @@ struct Suspicion<'a> {
     ownerless: Vec<&'a Arc<Node>>,
 }
 
+/// Whether the machines of a provider are known; if the provider is not, those of all must be.
+fn is_listed(unlisted: &BTreeSet<&'static str>, provider: Option<&'static str>) -> bool {
+    provider.map_or(unlisted.is_empty(), |provider| !unlisted.contains(provider))
+}
+
 impl GarbageCollector {
     /// Works on this cluster.
     pub fn new(context: Arc<Context>) -> Self {
@@ -102,18 +107,19 @@ impl GarbageCollector {
         let context = Arc::clone(&self.context);
         let _round = context.cluster.supervisor.begin("garbage collection");
         let mut instances = Vec::new();
-        let mut is_complete = true;
+        // Names of providers whose machines are not known: nothing of theirs is judged.
+        let mut unlisted = BTreeSet::new();
         for provider in context.providers() {
             match provider.list().await {
                 Ok(listed) => instances.extend(listed),
                 // A provider that has not listed its own objects yet is not an error.
                 Err(error @ ProviderError::NotReady { .. }) => {
                     tracing::debug!(provider = provider.name(), %error, "cannot list machines yet");
-                    is_complete = false;
+                    unlisted.insert(provider.name());
                 }
                 Err(error) => {
                     tracing::warn!(provider = provider.name(), %error, "cannot list machines");
-                    is_complete = false;
+                    unlisted.insert(provider.name());
                 }
             }
         }
@@ -123,24 +129,34 @@ impl GarbageCollector {
         let is_known = |claim: &Arc<NodeClaim>| context.clouds.unknown(&**claim).is_none();
         let mut suspicion = suspect(&instances, &claims, &nodes, context.cluster.now(), |node| self.is_ours(node));
         suspicion.unlisted.retain(|claim| is_known(claim));
-        let mut goes_on = !is_complete;
+        let mut goes_on = !unlisted.is_empty();
         goes_on |= self.delete_orphaned_instances(&suspicion.orphans).await?;
         for claim in &suspicion.taken_back {
             tracing::info!(claim = claim.name(), "its machine ends by itself");
             context.events.record(&***claim, TAKEN_BACK, "The provider takes the machine back");
             delete_after(Fact::Interrupted, &context.cluster, claim).await?;
         }
-        if is_complete {
-            let uids = suspicion.unlisted.iter().map(|claim| claim.uid());
-            let uids: HashSet<String> =
-                uids.chain(suspicion.ownerless.iter().map(|node| node.uid())).flatten().collect();
-            self.suspects.retain(|uid, _| uids.contains(uid));
-            for claim in &suspicion.unlisted {
-                goes_on |= self.delete_claim(claim).await?;
-            }
-            goes_on |= self.delete_orphaned_nodes(&suspicion.ownerless).await?;
+        let uids = suspicion.unlisted.iter().map(|claim| claim.uid());
+        let uids: HashSet<String> = uids.chain(suspicion.ownerless.iter().map(|node| node.uid())).flatten().collect();
+        self.suspects.retain(|uid, _| uids.contains(uid));
+        suspicion.unlisted.retain(|claim| is_listed(&unlisted, self.provider_of_claim(claim)));
+        suspicion.ownerless.retain(|node| is_listed(&unlisted, self.provider_of_node(node)));
+        for claim in &suspicion.unlisted {
+            goes_on |= self.delete_claim(claim).await?;
         }
+        goes_on |= self.delete_orphaned_nodes(&suspicion.ownerless).await?;
         Ok(goes_on)
+    }
+
+    /// The provider of the class of a claim; the provider id may have been changed by hand.
+    fn provider_of_claim(&self, claim: &NodeClaim) -> Option<&'static str> {
+        let class = self.context.class(&claim.spec.node_class_ref.name)?;
+        Some(self.context.provider(&class).ok()?.name())
+    }
+
+    /// The provider that the machine of a node names.
+    fn provider_of_node(&self, node: &Node) -> Option<&'static str> {
+        Some(self.context.provider_of_machine(nodes::machine(node)?)?.name())
     }
 
     /// Whether a node was created for a claim of Millpond.

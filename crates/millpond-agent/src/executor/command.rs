@@ -116,14 +116,10 @@ pub(super) fn run(argv: &[String], manner: Manner<'_>, limit: Duration) -> Resul
     }
 }
 
+/// A file without a name: an agent that is killed leaves none behind.
 fn temporary_file() -> io::Result<File> {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("millpond-agent-{}-{number}", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(path)?;
-    Ok(file)
+    let file = rustix::fs::memfd_create("millpond-agent-output", rustix::fs::MemfdFlags::CLOEXEC)?;
+    Ok(File::from(file))
 }
 
 fn kill_group(child: &mut Child) {

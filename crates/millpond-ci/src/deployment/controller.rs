@@ -195,6 +195,11 @@ impl Controller {
             Some(condition) => conditions.set(condition),
             None => conditions.clear("Unmanaged"),
         };
+        // `kubectl get sf` shows the message of the first condition: that of a part that is not ready, if there is one.
+        status.conditions.sort_by_key(|condition| {
+            let is_part = [LAUNCHER, BUILDER].contains(&condition.kind.as_str());
+            (!is_part, condition.status == "True", condition.kind != BUILDER)
+        });
         status
     }
 }

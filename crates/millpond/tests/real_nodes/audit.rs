@@ -2,10 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use millpond_testkit::Scratch;
 use serde_json::{Value, json};
+
+/// For requests that controllers make by themselves, such as the renewal of a Lease.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The API server appends to a file, which cannot be waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The API group, the resource with its subresource, the verb.
 pub(crate) type Right = (String, String, String);
@@ -34,6 +40,16 @@ impl AuditLog {
     pub(crate) fn flags(&self) -> [String; 2] {
         let policy = self.scratch.path().join("policy.json");
         [format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", self.file().display())]
+    }
+
+    /// Waits until a request needed the right, or the time is up.
+    pub(crate) fn wait_for(&self, right: &Right) -> Result<()> {
+        let give_up = Instant::now() + PATIENCE;
+        while !self.rights()?.contains(right) {
+            ensure!(Instant::now() < give_up, "no request has needed {right:?}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
     }
 
     /// The rights that were needed so far; fails if a request was forbidden.

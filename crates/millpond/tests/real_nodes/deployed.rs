@@ -151,6 +151,8 @@ const OF_EVERY_USER: [(&str, &str, &str); 1] = [("authorization.k8s.io", "selfsu
 /// No request was forbidden, and the deployed controllers used each rule that no other suite counts.
 fn rights_are_exact(audit: &AuditLog) -> Result<()> {
     let own = |right: &(&str, &str, &str)| (right.0.to_owned(), right.1.to_owned(), right.2.to_owned());
+    // The leader renews its Lease after a while.
+    audit.wait_for(&own(&("coordination.k8s.io", "leases", "update")))?;
     let used = audit.rights()?;
     let printed: Value =
         serde_json::from_str(&printed(&["install", "controller", "--image", IMAGE, "--output", "json"])?)?;

@@ -73,10 +73,9 @@ impl Tree {
         let mut files = Vec::new();
         for path in tree::files(&root)? {
             let bytes = std::fs::read(root.join(&path)).with_context(|| format!("read `{}`", path.display()))?;
-            // What is not text has no habits.
-            if let Ok(text) = String::from_utf8(bytes) {
-                files.push(SourceFile { path, text });
-            }
+            // Pictures are read as empty: pages may link to them.
+            let text = String::from_utf8(bytes).unwrap_or_default();
+            files.push(SourceFile { path, text });
         }
         Ok(Self { root, files, metadata: cargo::metadata()? })
     }
